@@ -1,48 +1,20 @@
 """Scripts with parsers of their own (``argparse``) in the runs that launch scripts of the project start."""
 
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stdout
 from io import StringIO
 
 import pytest
 from hf_ckpt.lint.cli.parser import run_cli
+from started import NET, TRAIN, found
 
-#: A reentrant checkpoint takes no keyword for its function: a mistake where both switches are on.
-SCRIPT = """\
-import argparse, json, sys
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-def str2bool(text):
-    return text.lower() in ("yes", "true")
-
-class Net(nn.Module):
-    def __init__(self, use_reentrant, ckpt):
-        super().__init__()
-        self.blocks = nn.ModuleList([nn.TransformerEncoderLayer(8, 2, dropout=0.0) for _ in range(4)])
-        self.use_reentrant = use_reentrant
-        self.ckpt = ckpt
-
-    def forward(self, x, mask):
-        for block in self.blocks:
-            if self.ckpt:
-                x = checkpoint(block, x, src_mask=mask, use_reentrant=self.use_reentrant)
-            else:
-                x = block(x, src_mask=mask)
-        return x
-
-def main():
+SCRIPT = f"""\
+{NET}def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--lr", type=float, default=0.1)
     DECLARED
     args = parser.PARSED
-    net = Net(args.reentrant, args.ckpt)
-    optimizer = torch.optim.SGD(net.parameters(), lr=args.lr)
-    for x, mask in loader():
-        net(x, mask).sum().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
+    net, lr = Net(args.reentrant, args.ckpt), args.lr
+{TRAIN}
 if __name__ == "__main__":
     main()
 """
@@ -56,18 +28,6 @@ ON_BY_DEFAULT = (
 
 def script(*declared, parsed="parse_args()"):
     return SCRIPT.replace("DECLARED", "; ".join(declared)).replace("PARSED", parsed)
-
-
-def found(folder, files, *options):
-    (folder / ".git").mkdir(exist_ok=True)
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
-    out, err = StringIO(), StringIO()
-    with chdir(folder), redirect_stdout(out), redirect_stderr(err):
-        run_cli([".", "--output-format", "concise", *options])
-    assert err.getvalue() == ""
-    return [line.split(": ")[1].split()[0] for line in out.getvalue().splitlines() if ": CKPT" in line]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +136,7 @@ def test_a_default_holds_where_every_word_of_the_command_is_known(tmp_path):
     ("old", "new"),
     [
         ("args = parser", "parser.set_defaults(**json.load(open(sys.argv[1]))); args = parser"),
-        ("net = Net(", "[setattr(args, k, v) for k, v in json.load(open(str(args.lr))).items()]; net = Net("),
+        ("net, lr = Net(", "[setattr(args, k, v) for k, v in json.load(open(str(args.lr))).items()]; net, lr = Net("),
         ("ArgumentParser()", "ArgumentParser(argument_default=argparse.SUPPRESS)"),
         ("args = parser", "commands = parser.add_subparsers(); commands.add_parser('x'); args = parser"),
         ("parse_args()", "parse_args(sys.argv[2:])"),
@@ -223,14 +183,16 @@ UNREAD = "x = 1\n" * 2000 + "def change(args):\n    args.reentrant = False\n"
 )
 def test_a_function_of_the_project_that_is_not_read_may_change_arguments(tmp_path, call, expected):
     code = script(SWITCH, FLAG).replace("import torch\n", "import torch\nfrom utils import change, set_seed\n", 1)
-    code = code.replace("    net = Net(", f"    {call}\n    net = Net(")
+    code = code.replace("    net, lr = Net(", f"    {call}\n    net, lr = Net(")
     files = {"train.py": code, "utils.py": UNREAD, "run.sh": "python train.py --ckpt --reentrant\n"}
     assert found(tmp_path, files) == expected
 
 
 def test_what_launchers_say_stays_open(tmp_path):
     declared = 'parser.add_argument("--reentrant", default=True); parser.add_argument("--local_rank", default=-1)'
-    code = script(SWITCH, declared).replace("    net = Net(", "    if args.local_rank < 0: return\n    net = Net(")
+    code = script(SWITCH, declared).replace(
+        "    net, lr = Net(", "    if args.local_rank < 0: return\n    net, lr = Net("
+    )
     files = {"train.py": code, "run.sh": "python -m torch.distributed.launch train.py --ckpt\n"}
     assert found(tmp_path, files) == ["CKPT301"]
 

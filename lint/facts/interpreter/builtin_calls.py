@@ -49,6 +49,7 @@ from ..values import (
 )
 from .bindings import write
 from .container_methods import dict_method, grow
+from .entry_points import fire_run, signature_run
 from .field_calls import OF_FIELDS
 from .grad_mode import STACK_METHODS, set_by_call, use_stack
 from .mappings import MAPPINGS
@@ -352,6 +353,9 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "torch.autograd.set_grad_enabled": _grad_mode_set,
     "torch.autograd.grad_mode.set_grad_enabled": _grad_mode_set,
     "torch._C._set_grad_enabled": _grad_mode_set,
+    "fire.Fire": fire_run,
+    "tyro.cli": signature_run,
+    "typer.run": signature_run,
     "argparse.ArgumentParser": parser_made,
     "argparse.Namespace": namespace_made,
     "types.SimpleNamespace": namespace_made,

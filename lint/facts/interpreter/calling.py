@@ -33,6 +33,7 @@ from ..values import (
     options,
 )
 from .builtin_calls import call_known
+from .entry_points import as_command
 from .handing_on import resolve
 from .picked import argument_picked
 from .ways_to_call import ways_to_call
@@ -130,7 +131,7 @@ def _own_call(called: Value) -> Value:
 def _result(walk: Walk, call: Call) -> Value:
     match call.func:
         case Function() as function:
-            return walk.follow(function, call, None)
+            return walk.follow(function, as_command(walk, function, call), None)
         case Method(receiver, function):
             return walk.follow(function, call, receiver)
         case Class() as cls:

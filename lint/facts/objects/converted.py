@@ -6,13 +6,15 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from ..values import UNKNOWN, Absent, Call, Const, Function, Place, Ref, Result, Value
+from ..values import UNKNOWN, Absent, Call, Const, Function, Place, Ref, Result, Seq, Value, equals
+from .options import stored
 from .plain_data import json_data, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..walk import Walk
+    from .options import Option, Words
 
 #: How a command line says yes and no.
 BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
@@ -64,3 +66,16 @@ def _read(kind: Callable[[str], object], word: Const, place: Place) -> Value:
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         return UNKNOWN
     return value_of(found, word.node, place)
+
+
+def held_by_option(walk: Walk, option: Option, words: Words) -> Value:
+    """What ``option`` holds that a command gives with ``words``."""
+    found = stored(option, words)
+    if found is not None:
+        return found
+    values = [converted(walk, option.kind, word) for word in words.values]
+    if option.action != "store" or not values:
+        return UNKNOWN
+    if isinstance(option.takes, Absent) or equals(option.takes, "?") is True:
+        return values[0]
+    return Seq("list", values, False, words.flag.node, walk.place)

@@ -28,11 +28,10 @@ from ..values import (
     Unknown,
     Value,
     equals,
-    truth,
 )
 from .containers import is_none
-from .converted import BOOLEANS, converted
-from .options import UNSET, Option, Read, Words, read_words, stored
+from .converted import BOOLEANS, converted, held_by_option
+from .options import Option, Read, argparse_option, read_words
 from .settings_files import PARSES, content_of
 
 if TYPE_CHECKING:
@@ -122,17 +121,12 @@ def _parser(value: Value) -> Parser | None:
 
 
 def _add_argument(walk: Walk, parser: Parser, call: Call) -> Value | None:
-    flags = tuple(flag.value for flag in call.args if isinstance(flag, Const) and isinstance(flag.value, str))
-    if not flags:
-        return None
-    destination = call.keyword("dest")
-    long = next((flag for flag in flags if flag.startswith("--")), flags[0])
-    name = long.lstrip("-").replace("-", "_")
-    if isinstance(destination, Const) and isinstance(destination.value, str):
-        name = destination.value
-    is_only = _can_be_nothing_else(call) and all(option.name != name for option in parser.options)
-    parser.only = parser.only | {name} if is_only else parser.only - {name}
-    parser.options.append(Option(flags, name, _default(call), call))
+    option = argparse_option(call)
+    if option is not None:
+        name = option.name
+        is_only = _can_be_nothing_else(call) and all(other.name != name for other in parser.options)
+        parser.only = parser.only | {name} if is_only else parser.only - {name}
+        parser.options.append(option)
     return None
 
 
@@ -142,14 +136,6 @@ def _can_be_nothing_else(call: Call) -> bool:
         equals(call.keyword("action"), action) is True and equals(call.keyword("default"), stored) is True
         for action, stored in (("store_true", True), ("store_false", False))
     )
-
-
-def _default(call: Call) -> Value:
-    given = call.keyword("default")
-    if not isinstance(given, Absent):
-        return given
-    action = call.keyword("action")
-    return Const(UNSET.get(action.value if isinstance(action, Const) else None), call.node)
 
 
 def _same_parser(walk: Walk, parser: Parser, call: Call) -> Value | None:
@@ -192,7 +178,7 @@ def _parsed(walk: Walk, parser: Parser, call: Call, leaves_others: bool) -> Valu
     }
     namespace.attributes = left_open | {name: declared[name] for name in certain}
     for name, (option, words) in read.given.items():
-        found = _held(walk, option, words)
+        found = held_by_option(walk, option, words)
         namespace.attributes[name] = left_open[name] if type(found) is Unknown else found
     return namespace
 
@@ -204,25 +190,11 @@ def _declared(walk: Walk, parser: Parser) -> dict[str, Value]:
         default = parser.defaults.get(option.name, option.default)
         # A default in text goes through `type`, like what the user writes.
         is_text = isinstance(default, Const) and isinstance(default.value, str)
-        default = converted(walk, option.declared.keyword("type"), default) if is_text else default
-        is_required = truth(option.declared.keyword("required")) is True or option.is_positional
-        is_there = not is_required and not (isinstance(default, Ref) and default.name == "argparse.SUPPRESS")
+        default = converted(walk, option.kind, default) if is_text else default
+        is_suppressed = isinstance(default, Ref) and default.name == "argparse.SUPPRESS"
+        is_there = not option.is_required and not is_suppressed
         declared.setdefault(option.name, default if is_there else UNKNOWN)
     return declared | {name: value for name, value in parser.defaults.items() if name not in declared}
-
-
-def _held(walk: Walk, option: Option, words: Words) -> Value:
-    """What an option holds that a command gives."""
-    found = stored(option, words)
-    if found is not None:
-        return found
-    kind, count = option.declared.keyword("type"), option.declared.keyword("nargs")
-    values = [converted(walk, kind, word) for word in words.values]
-    if option.action != "store" or not values:
-        return UNKNOWN
-    if isinstance(count, Absent) or equals(count, "?") is True:
-        return values[0]
-    return Seq("list", values, False, words.flag.node, walk.place)
 
 
 def _command(walk: Walk, call: Call) -> Seq | None:
