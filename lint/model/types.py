@@ -24,6 +24,7 @@ PASS_THROUGH = frozenset(
         "torch.nn.DataParallel",
         "torch.nn.parallel.DistributedDataParallel",
         "torch.distributed.fsdp.FullyShardedDataParallel",
+        "torch.distributed.fsdp.wrap",
         "torch.distributed.fsdp.fully_shard",
         "torch.distributed._composable.fully_shard",
         "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper",

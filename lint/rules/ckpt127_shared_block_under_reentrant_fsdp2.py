@@ -128,9 +128,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Attr, Instance, Result, Value, options, same
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Fsdp2Shard, TorchCheckpoint
+from ..model.libraries.sharding import may_be_same_module
 from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKeyword
@@ -152,18 +152,9 @@ def check(run: Run) -> Iterator[Report]:
         if not run.runs_reentrant(event) or not is_reused(run, event):
             continue
         for shard in shards:
-            if _is(event.function, shard.module):
+            if may_be_same_module(event.function, shard.module):
                 yield _report(event, shard)
                 break
-
-
-def _is(entered: Value, module: Value) -> bool:
-    """Whether the checkpointed value is the sharded module, by the object or by the place that built it."""
-    return any(
-        same(left, right) and isinstance(left, Result | Instance | Attr)
-        for left in options(entered)
-        for right in options(module)
-    )
 
 
 def _report(event: Checkpoint, shard: Fsdp2Shard) -> Report:

@@ -84,7 +84,9 @@ class Lit(L.LightningModule):
     def training_step(self, batch, index):
         return self.net(self.stem(batch)).sum()
 
-L.Trainer(strategy=FSDPStrategy(auto_wrap_policy={nn.Sequential})).fit(Lit())
+# Units that stay gathered until backward, so that a checkpoint around them gathers nothing again (CKPT401).
+kept = FSDPStrategy(auto_wrap_policy={nn.Sequential}, sharding_strategy="SHARD_GRAD_OP")
+L.Trainer(strategy=kept).fit(Lit())
 accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(auto_wrap_policy="size_based_wrap"))
 model = accelerator.prepare(Net())
 ```
@@ -177,9 +179,10 @@ from typing import TYPE_CHECKING
 from ..facts.values import Dict
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Fsdp1Wrap, HfEnable, TorchCheckpoint
-from ..model.libraries.launchers import trained_region, whole_units
+from ..model.libraries.launchers import trained_region
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant
+from ..model.libraries.units import whole_units
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 
@@ -188,7 +191,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Value
-    from ..model.libraries.launchers import ShardedUnit
+    from ..model.libraries.units import ShardedUnit
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT302", "reentrant-checkpoints-in-one-fsdp-unit", Severity.ERROR

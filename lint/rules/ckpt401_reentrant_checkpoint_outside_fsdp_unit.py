@@ -2,13 +2,15 @@
 
 ## What it does
 Flags a reentrant checkpoint whose function is itself an FSDP1 unit: the parent checkpoints a child that
-`FullyShardedDataParallel` wraps, by hand or by its `auto_wrap_policy`, or `checkpoint_wrapper` encloses the unit, also
-because `apply_activation_checkpointing` comes before FSDP.
+`FullyShardedDataParallel` wraps, by hand, in a loop over the layers or by its `auto_wrap_policy`, or
+`checkpoint_wrapper` encloses the unit, also because `apply_activation_checkpointing` comes before FSDP. Lightning,
+Fabric, accelerate and a Trainer make such units by their `FSDPStrategy`, `FullyShardedDataParallelPlugin` and
+`fsdp_config`.
 
 ## Why is this bad?
 The unit gathers its parameters again for the recomputation and once more for the backward pass: twice the
 communication of the backward pass (6 all-gathers for 3 units). The non-reentrant variant needs them once, whatever the
-order.
+order, and `fully_shard` gathers once under both variants.
 
 ## Bad
 ```python
@@ -99,6 +101,43 @@ class Net(nn.Module):
 
 plain = Net(Block)
 recomputed = FSDP(Net(Recomputed), auto_wrap_policy=ModuleWrapPolicy({Block}))
+```
+```python
+import torch.nn as nn
+from lightning.fabric import Fabric
+from lightning.fabric.strategies import FSDPStrategy
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def forward(self, x):
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Block() for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=True)  # error
+        return x
+
+class Wide(Net):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=True)  # error
+        return x
+
+by_fabric = Fabric(strategy=FSDPStrategy(auto_wrap_policy={Block})).setup(Net())
+wide = Wide()
+for index, layer in enumerate(wide.layers):
+    wide.layers[index] = FSDP(layer)
+wide = FSDP(wide)
 ```
 
 ## Good
@@ -239,6 +278,31 @@ class Net(nn.Module):
         x = checkpoint(self.first, self.embed(x), use_reentrant=False)
         return checkpoint(self.last, x, use_reentrant=True)
 ```
+```python
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, fully_shard
+from torch.distributed.fsdp.wrap import wrap
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=True)
+        return x
+
+sharded = Net()
+for layer in sharded.layers:
+    fully_shard(layer)
+fully_shard(sharded)
+
+marked = Net()  # which `enable_wrap` is around this, whoever calls it knows
+for index, layer in enumerate(marked.layers):
+    marked.layers[index] = wrap(layer)
+```
 
 ## Fix safety
 Unsafe: the non-reentrant variant runs instead.
@@ -255,7 +319,8 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     apply_activation_checkpointing,
     checkpoint_wrapper,
 )
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy, fully_shard
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
@@ -275,7 +340,7 @@ class Gathers(TorchDispatchMode):
     count = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        self.count += "allgather" in str(func) or "all_gather" in str(func)
+        self.count += str(func).startswith("c10d.") and ("allgather" in str(func) or "all_gather" in str(func))
         return func(*args, **(kwargs or {}))
 
 def wrapped(implementation, first, strategy=None):
@@ -299,6 +364,19 @@ def gathers(reentrant):
     policy = ModuleWrapPolicy({torch.nn.Linear})
     return counted(FSDP(Net(reentrant), device_id=torch.device("cpu"), auto_wrap_policy=policy))
 
+def by_fsdp2(reentrant):
+    mesh, model = init_device_mesh("cpu", (2,)), Net(reentrant)
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    return counted(model)
+
+def in_a_loop(reentrant):
+    model = Net(reentrant)
+    for index, layer in enumerate(model.layers):
+        model.layers[index] = FSDP(layer, device_id=torch.device("cpu"))
+    return counted(FSDP(model, device_id=torch.device("cpu")))
+
 def counted(model):
     for _ in range(2):  # the first step records the execution order
         loss = model(torch.ones(2, 8, requires_grad=True)).sum()
@@ -310,6 +388,8 @@ def work(rank, path):
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
     assert gathers(reentrant=False) == 3
     assert gathers(reentrant=True) == 6
+    assert in_a_loop(reentrant=True) == 6 and in_a_loop(reentrant=False) == 3
+    assert by_fsdp2(reentrant=True) == by_fsdp2(reentrant=False) == 3
     reentrant, strategies = CheckpointImpl.REENTRANT, ShardingStrategy
     assert wrapped(reentrant, first=True) == 6 and wrapped(reentrant, first=False) == 3
     assert wrapped(CheckpointImpl.NO_REENTRANT, first=True) == wrapped(CheckpointImpl.NO_REENTRANT, first=False) == 3
@@ -331,11 +411,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors, is_plain
-from ..facts.values import Result, options
+from ..facts.values import options
 from ..finding import Applicability, Severity
-from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, Fsdp1Wrap, TorchCheckpoint
+from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, Fsdp1Wrap, TorchCheckpoint, TrainerArgs
 from ..model.libraries.sharding import class_of, frees_after_forward, named_class, root, same_class, unit_classes
-from ..model.names import canonical
+from ..model.libraries.units import FreedUnits, freed_units, wrapped_alone
 from ..model.needs import together
 from ..model.regions.bodies import classes_checked
 from ..model.regions.module_tree import module_tree
@@ -349,24 +429,48 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT401", "reentrant-checkpoint-outside-fsdp-unit", Severity.WARNING
-NEEDS = together(Fsdp1Wrap, (TorchCheckpoint, CheckpointWrap, ApplyCheckpointing))
-_FSDP = "torch.distributed.fsdp.FullyShardedDataParallel"
+NEEDS = (
+    *together(
+        (Fsdp1Wrap, "enable_wrap", "FSDPStrategy", "FullyShardedDataParallelPlugin"),
+        (TorchCheckpoint, CheckpointWrap, ApplyCheckpointing),
+    ),
+    *together("fsdp_config", TorchCheckpoint, TrainerArgs),
+)
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report reentrant checkpoints that enclose a unit."""
+    units = list(freed_units(run))
     for event in run.of(Checkpoint):
-        for entered in options(event.function):
-            wrap = _unit(run, entered, event) if event.reentrant else None
-            if wrap is not None and frees_after_forward(wrap):
-                yield _report(event, wrap, "use_reentrant", "False")
+        for entered in options(event.function) if event.reentrant else ():
+            unit = _wrapped(run, entered, event) or _unit_of_class(units, entered, event)
+            if unit is not None:
+                yield _report(event, unit, "use_reentrant", "False")
     for outer in run.of(CheckpointWrap):
-        wrap = _unit(run, outer.module, outer) if outer.reentrant else None
-        if wrap is not None and frees_after_forward(wrap):
-            yield _report(outer, wrap)
+        unit = _wrapped(run, outer.module, outer) or _unit_of_class(units, outer.module, outer)
+        if outer.reentrant and unit is not None:
+            yield _report(outer, unit)
     for apply in run.of(ApplyCheckpointing):
         if apply.reentrant and (wrap := _later_wrap(run, apply)) is not None:
             yield _report(apply, wrap)
+
+
+def _wrapped(run: Run, module: Value, event: Checkpoint | CheckpointWrap) -> Fsdp1Wrap | None:
+    """What makes a unit of ``module`` alone, before ``event`` goes around it."""
+    for wrap in wrapped_alone(run, module):
+        earlier = wrap.order < event.order and wrap.place.walk == event.place.walk
+        if isinstance(event, Checkpoint) or earlier:
+            return wrap
+    return None
+
+
+def _unit_of_class(units: list[FreedUnits], module: Value, event: Checkpoint | CheckpointWrap) -> FreedUnits | None:
+    """What makes units of all modules of the class of ``module``, in a model that may hold it."""
+    for unit in units:
+        is_unit = any(same_class(class_of(module), cls) for cls in unit.classes)
+        if is_unit and (isinstance(event, CheckpointWrap) or _may_hold(unit.model, event)):
+            return unit
+    return None
 
 
 def _may_hold(model: Value, event: Checkpoint) -> bool:
@@ -391,25 +495,17 @@ def _later_wrap(run: Run, apply: ApplyCheckpointing) -> Fsdp1Wrap | None:
     return None
 
 
-def _unit(run: Run, module: Value, event: Checkpoint | CheckpointWrap) -> Fsdp1Wrap | None:
-    """The wrap that makes ``module``, which ``event`` checkpoints, a unit of its own."""
-    if isinstance(module, Result) and canonical(module.call.name) == _FSDP:
-        return Fsdp1Wrap(module.call)
-    for wrap in run.of(Fsdp1Wrap):
-        is_unit = any(same_class(class_of(module), unit) for unit in unit_classes(wrap) or ())
-        if is_unit and (isinstance(event, CheckpointWrap) or _may_hold(wrap.module, event)):
-            return wrap
-    return None
-
-
 def _report(
-    event: Checkpoint | CheckpointWrap | ApplyCheckpointing, wrap: Fsdp1Wrap, keyword: str = "", text: str = ""
+    event: Checkpoint | CheckpointWrap | ApplyCheckpointing,
+    unit: Fsdp1Wrap | FreedUnits,
+    keyword: str = "",
+    text: str = "",
 ) -> Report:
     change = SetKeyword(event.node, keyword, text) if keyword else None
     return Report(
         event.node,
         "a reentrant checkpoint around an FSDP unit gathers its parameters twice in the backward pass; "
         "use the non-reentrant variant",
-        notes=(Remark(wrap.node, "this makes the module a unit"),),
+        notes=(Remark(unit.node, "this makes the module a unit"),),
         fix=Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", (change,)) if change else None,
     )

@@ -422,7 +422,9 @@ NOT_QUANTIZED = Kind(
 UNITS_INSIDE_UNITS = Kind(
     right={
         name: f"""
-            from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+            from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy
+            # Kept until backward: a reentrant checkpoint around a unit gathers nothing again (CKPT401).
+            kept = ShardingStrategy.SHARD_GRAD_OP
             class Block(nn.Module):
                 def __init__(self):
                     super().__init__()
@@ -442,10 +444,12 @@ UNITS_INSIDE_UNITS = Kind(
             model = FSDP(net)
         """
         for name, wrap in {
-            "by position": "for i in range(len(net.layers)): net.layers[i] = FSDP(net.layers[i])",
-            "enumerated": "for i, layer in enumerate(net.layers): net.layers[i] = FSDP(layer)",
-            "by name": "for name, layer in net.layers.named_children(): setattr(net.layers, name, FSDP(layer))",
-            "one by one": "net.layers[0] = FSDP(net.layers[0]); net.layers[1] = FSDP(net.layers[1])",
+            "by position": "for i in range(len(net.layers)): net.layers[i] = FSDP(net.layers[i], sharding_strategy=kept)",
+            "enumerated": "for i, layer in enumerate(net.layers): net.layers[i] = FSDP(layer, sharding_strategy=kept)",
+            "by name": "for name, layer in net.layers.named_children():"
+            " setattr(net.layers, name, FSDP(layer, sharding_strategy=kept))",
+            "one by one": "net.layers[0] = FSDP(net.layers[0], sharding_strategy=kept);"
+            " net.layers[1] = FSDP(net.layers[1], sharding_strategy=kept)",
         }.items()
     },
     wrong={},

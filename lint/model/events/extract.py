@@ -151,6 +151,8 @@ def events_of(call: Call) -> Iterator[CallEvent]:
     match call.func:
         case Ref(name):
             name = canonical(name)
+            if name == "torch.distributed.fsdp.wrap":
+                yield from w.wraps_around(call)
             kind = FUNCTIONS.get(name) or _constructor(name)
             if kind is not None:
                 yield c.LayerCheckpoint(call) if _is_put_by_transformers(call) else kind(call)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from ...facts.values import Result, Value, equals, options
+from typing import TYPE_CHECKING
+
+from ...facts.values import Call, Ref, Result, Value, equals, options
 from ...prefilter.words import MODULE
+from ..names import canonical
 from .event import CallEvent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_FSDP1 = "torch.distributed.fsdp.FullyShardedDataParallel"
+_ENABLES_WRAP = "torch.distributed.fsdp.enable_wrap"
 
 
 class Fsdp1Wrap(CallEvent):
@@ -17,6 +26,23 @@ class Fsdp1Wrap(CallEvent):
     def module(self) -> Value:
         """The module that is wrapped."""
         return self.call.argument(0, "module")
+
+
+def wraps_around(marked: Call) -> Iterator[Fsdp1Wrap]:
+    """What torch's ``wrap(module)`` makes inside of an ``enable_wrap`` of FSDP1, whose settings hold for it."""
+    for context in marked.place.contexts:
+        for option in options(context):
+            match option:
+                case Result(call) if canonical(call.name) == _ENABLES_WRAP and _is_fsdp1(call.keyword("wrapper_cls")):
+                    given = {name: value for name, value in call.kwargs.items() if name != "wrapper_cls"}
+                    made = Call(marked.node, marked.func, marked.place, marked.order)
+                    made.args, made.kwargs = marked.args, given | marked.kwargs
+                    made.open_kwargs = call.open_kwargs or marked.open_kwargs
+                    yield Fsdp1Wrap(made)
+
+
+def _is_fsdp1(value: Value) -> bool:
+    return isinstance(value, Ref) and canonical(value.name) == _FSDP1
 
 
 class Fsdp2Shard(CallEvent):

@@ -9,19 +9,16 @@ from ...facts.values import (
     Class,
     Const,
     Function,
-    Ref,
     Result,
     Seq,
     Value,
-    equals,
     options,
-    same,
 )
-from ..events import ACCELERATOR, DdpWrap, Fsdp1Wrap, HandOver, SwiftArgs, TrainerBuild, strategy_of
+from ..events import ACCELERATOR, DdpWrap, HandOver, SwiftArgs, TrainerBuild, strategy_of
 from ..events.extract import args_of
 from ..names import canonical
-from ..types import is_hf_model, unwrapped
-from .sharding import class_of, is_whole_shard, root, unit_classes
+from ..types import is_hf_model
+from .sharding import class_of
 from .trainer import finds_unused, speaks_of_ddp
 
 if TYPE_CHECKING:
@@ -59,20 +56,13 @@ class DataParallel(NamedTuple):
         return self.call.place
 
 
-class ShardedUnit(NamedTuple):
-    """A model that is one unit of FSDP1 as a whole."""
-
-    module: Value
-    node: ast.Call
-
-
 def data_parallel(run: Run) -> Iterator[DataParallel]:
     """The models that the program, or a launcher that it sets up, wraps in DDP."""
     for wrap in run.of(DdpWrap):
         call = wrap.call
         finds, static = call.argument(7, "find_unused_parameters"), call.keyword("static_graph")
         yield DataParallel(wrap.module, call, call, finds, static)
-    for owner, call, module in _handed_over(run):
+    for owner, call, module in handed_over(run):
         for settings, finds in _ddp_settings(owner):
             yield DataParallel(module, settings, call, finds, settings.keyword("static_graph"))
     yield from _by_trainer(run)
@@ -92,27 +82,6 @@ def _by_trainer(run: Run) -> Iterator[DataParallel]:
             yield DataParallel(trainer.model, args.call, trainer.call, finds, args.setting("ddp_static_graph"))
 
 
-def whole_units(run: Run) -> Iterator[ShardedUnit] | None:
-    """The models that are one unit of FSDP1 each; None when some unit holds others, or that is not known."""
-    wraps = list(run.of(Fsdp1Wrap))
-    if any(unit_classes(wrap) != [] or not is_whole_shard(wrap) or _is_part(run, wrap, wraps) for wrap in wraps):
-        return None
-    units = [ShardedUnit(wrap.module, wrap.node) for wrap in wraps]
-    for owner, _, module in _handed_over(run):
-        plugin = _fsdp_settings(owner)
-        if plugin is not None:
-            units.append(ShardedUnit(module, plugin.node))
-    return iter(units)
-
-
-def _is_part(run: Run, wrap: Fsdp1Wrap, wraps: list[Fsdp1Wrap]) -> bool:
-    """Whether what is wrapped is taken out of another module: `FSDP(net.layers[i])`, one iteration a layer."""
-    if wrap.place.loops or any(root(option) is not unwrapped(option) for option in options(wrap.module)):
-        return True
-    others = (run.bodies.of(unwrapped(other.module)) for other in wraps if other.node is not wrap.node)
-    return any(same(wrap.module, module) for region in others for module in region.modules)
-
-
 def trained_region(run: Run, module: Value) -> Region:
     """What a training step of ``module`` runs: the step of a LightningModule, the forward pass of a plain one."""
     cls = class_of(module)
@@ -122,7 +91,7 @@ def trained_region(run: Run, module: Value) -> Region:
     return run.bodies.of(step)
 
 
-def _handed_over(run: Run) -> Iterator[tuple[Call, Call, Value]]:
+def handed_over(run: Run) -> Iterator[tuple[Call, Call, Value]]:
     """The launcher's construction, the call that gives it a model, and the model."""
     for event in run.of(HandOver):
         yield from ((build, event.call, module) for build, module in event.handed())
@@ -156,38 +125,3 @@ def _handler(made: Call) -> Call | None:
         if isinstance(handler, Result) and canonical(handler.call.name) == "accelerate.DistributedDataParallelKwargs":
             return handler.call
     return None
-
-
-def _fsdp_settings(made: Call) -> Call | None:
-    """The call that makes one unit of FSDP1 of a whole model."""
-    if canonical(made.name) == ACCELERATOR:
-        plugin = made.keyword("fsdp_plugin")
-        is_first = isinstance(plugin, Result) and _is_whole(plugin.call) and _is_first(plugin.call)
-        return plugin.call if is_first and isinstance(plugin, Result) else None
-    match strategy_of(made):
-        case Const("fsdp" | "fsdp_native"):
-            return made
-        case Result(call) if canonical(call.name).rpartition(".")[2] == "FSDPStrategy" and _is_whole(call):
-            return call
-    return None
-
-
-def _is_first(plugin: Call) -> bool:
-    """Whether accelerate's plugin stands for FSDP1, which it does by default."""
-    version = plugin.keyword("fsdp_version")
-    return isinstance(version, Absent) or equals(version, 1) is True
-
-
-def _is_whole(settings: Call) -> bool:
-    """Whether the settings of FSDP shard the parameters of a whole model together."""
-    policies = [settings.keyword(name) for name in ("auto_wrap_policy", "activation_checkpointing_policy")]
-    strategy = settings.keyword("sharding_strategy")
-    plain = all(isinstance(policy, Absent) or equals(policy, None) for policy in policies)
-    return plain and not settings.open_kwargs and (isinstance(strategy, Absent) or _shards(strategy))
-
-
-def _shards(strategy: Value) -> bool:
-    match strategy:
-        case Const(str(name)) | Ref(name):
-            return name.rpartition(".")[2].upper() in ("FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD")
-    return False

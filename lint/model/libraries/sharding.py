@@ -14,9 +14,12 @@ from ...facts.values import (
     Ref,
     Result,
     Value,
+    one,
+    options,
+    same,
 )
 from ..names import canonical
-from ..types import MODEL_PARTS, unwrapped
+from ..types import MODEL_PARTS, same_object, unwrapped
 from ..wrapping.check_functions import policy_classes
 
 if TYPE_CHECKING:
@@ -78,6 +81,21 @@ def class_of(value: Value) -> Class | str | None:
 def same_class(left: Class | str | None, right: Class | str | None) -> bool:
     """Whether both are known and the same."""
     return left is not None and left == right
+
+
+def may_be_same_module(left: Value, right: Value) -> bool:
+    """Whether one module is among those that either may be, by the object or by the expression that built it."""
+    return any(_is_same_module(mine, their) for mine in options(left) for their in options(right))
+
+
+def _is_same_module(left: Value, right: Value) -> bool:
+    left, right = same_object(left), same_object(right)
+    match left, right:
+        case Instance(_, made), Instance(_, other) if made is not None and other is not None:
+            return same(left, right) and made.is_repeated_by(other)
+        case ((Instance() | Result() | Attr()), _):
+            return one(left, right)
+    return False
 
 
 def named_class(value: Value) -> Class | str | None:

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from ...facts.values import Class
 
+#: Modules of libraries that hold none themselves.
+_WITHOUT_MODULES = frozenset(("lightning.LightningModule", "pytorch_lightning.LightningModule"))
+
 
 class ModuleTree(NamedTuple):
     """What a model holds: classes of the file, and classes of `torch.nn` by their canonical names."""
@@ -58,7 +61,7 @@ def module_tree(model: Value) -> ModuleTree | None:
                     pass
                 case _:
                     return None
-    derived = {name for cls in own.values() for name in bases(cls)}
+    derived = {name for cls in own.values() for name in bases(cls)} - _WITHOUT_MODULES
     torch = torch.union(*map(built_in, derived))
     known = all(name.startswith("torch.nn.") and not holds_given(name) for name in derived)
     return ModuleTree(tuple(own.values()), frozenset(torch)) if known else None

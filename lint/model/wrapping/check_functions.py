@@ -83,11 +83,20 @@ def policy_classes(policy: Value) -> list[Value] | None:
             pass
         case Partial() as partial if "transformer_layer_cls" in partial.kwargs:
             held = partial.kwargs["transformer_layer_cls"]
+        case Partial() as partial if "lambda_fn" in partial.kwargs:
+            return _classes_by_function(partial.kwargs["lambda_fn"])
         case Result(call) if call.name.endswith(".ModuleWrapPolicy"):
             held = call.argument(0, "module_classes")
+        case Result(call) if call.name.endswith(".CustomPolicy"):
+            return _classes_by_function(call.argument(0, "lambda_fn"))
         case _:
             return None
     return [*held.items] if isinstance(held, Seq) and not held.open else None
+
+
+def _classes_by_function(check: Value) -> list[Value] | None:
+    """The classes that a function asks for and for nothing else; None where it is not known what it asks for."""
+    return ([*classes_asked(check), *classes_compared(check)] or None) if isinstance(check, Function) else None
 
 
 def classes_asked(check: Function) -> list[Value]:
