@@ -3,8 +3,9 @@
 ## What it does
 Flags checkpointing on a transformers model, switched on by a call or by its Trainer, whose whole backbone the file
 freezes (`model.model`, `model.bert`, all but the `classifier`, ...) and only the head trains, or whose embeddings and
-first layers it freezes, under the non-reentrant variant, unless `disable_input_require_grads()` is called. Models
-with a PEFT adapter are not meant, nor files that name `inputs_embeds`: what makes them may train.
+first layers it freezes, under the non-reentrant variant, unless `disable_input_require_grads()` is called. A model that
+is frozen as a whole counts too where a training loop is shown that trains a module behind it. Models with a PEFT
+adapter are not meant, nor files that name `inputs_embeds`: what makes them may train.
 
 ## Why is this bad?
 transformers makes the embedding output require a gradient when checkpointing is turned on, so the backward pass goes
@@ -198,6 +199,48 @@ def last_layer_by_name(name, rows):
             parameter.requires_grad = False
     args = TrainingArguments("out", gradient_checkpointing=True)  # error
     Trainer(model, args, train_dataset=rows).train()
+```
+
+```python
+import torch
+from transformers import AutoModel, BertModel
+
+class Tagger(torch.nn.Module):
+    def __init__(self, name, freeze_bert=False):
+        super().__init__()
+        self.bert = BertModel.from_pretrained(name)
+        self.bert.gradient_checkpointing_enable()  # error
+        if freeze_bert:
+            for parameter in self.bert.parameters():
+                parameter.requires_grad = False
+        self.lstm = torch.nn.LSTM(768, 256, batch_first=True)
+        self.head = torch.nn.Linear(256, 4)
+
+    def encode(self, ids, mask):
+        return self.bert(ids, attention_mask=mask)[0]
+
+    def forward(self, ids, mask):
+        found, _ = self.lstm(self.encode(ids, mask))
+        return self.head(found)
+
+def train_head(loader):
+    model = Tagger("mine", freeze_bert=True)
+    optimizer = torch.optim.Adam(model.parameters())
+    model.train()
+    for ids, mask, labels in loader:
+        loss = torch.nn.functional.cross_entropy(model(ids, mask).flatten(0, 1), labels.flatten())
+        loss.backward()
+        optimizer.step()
+
+def probe(name, loader):
+    encoder = AutoModel.from_pretrained(name)
+    encoder.requires_grad_(False)
+    encoder.gradient_checkpointing_enable()  # error
+    encoder.train()
+    head = torch.nn.Linear(768, 4)
+    for ids, labels in loader:
+        states = encoder(input_ids=ids).last_hidden_state
+        torch.nn.functional.cross_entropy(head(states[:, 0]), labels).backward()
 ```
 
 ## Good
@@ -398,6 +441,101 @@ def main():
 main()
 ```
 
+```python
+import torch
+from transformers import AutoModel, BertModel
+
+class Tagger(torch.nn.Module):
+    def __init__(self, name, freeze=False):
+        super().__init__()
+        self.bert = BertModel.from_pretrained(name)
+        self.bert.gradient_checkpointing_enable()
+        if freeze:
+            for parameter in self.bert.parameters():
+                parameter.requires_grad = False
+        self.head = torch.nn.Linear(768, 4)
+
+    def forward(self, ids):
+        return self.head(self.bert(ids)[0])
+
+class Frozen(torch.nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.bert = BertModel.from_pretrained(name)
+        self.bert.gradient_checkpointing_enable()
+        self.bert.requires_grad_(False)
+        self.head = torch.nn.Linear(768, 4)
+
+class WithoutGraph(Frozen):
+    def forward(self, ids):
+        with torch.no_grad():
+            states = self.bert(ids)[0]
+        return self.head(states)
+
+class Detached(Frozen):
+    def forward(self, ids):
+        return self.head(self.bert(ids)[0].detach())
+
+class LeftInEval(Frozen):
+    def train(self, mode=True):
+        super().train(mode)
+        self.bert.eval()
+        return self
+
+    def forward(self, ids):
+        return self.head(self.bert(ids)[0])
+
+class Pictures(torch.nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.encoder = AutoModel.from_pretrained(name)
+        self.encoder.gradient_checkpointing_enable()
+        self.encoder.requires_grad_(False)
+        self.head = torch.nn.Linear(768, 4)
+
+    def forward(self, pictures):
+        return self.head(self.encoder(pixel_values=pictures)[0])
+
+def fit(model, loader):
+    model.train()
+    for ids, labels in loader:
+        torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), labels.flatten()).backward()
+
+def train(name, freeze, loader):
+    fit(Tagger(name, freeze), loader)
+    fit(WithoutGraph(name), loader)
+    fit(Detached(name), loader)
+    fit(LeftInEval(name), loader)
+    fit(Pictures(name), loader)
+```
+```python
+import torch
+from transformers import BertModel
+
+class Tagger(torch.nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.bert = BertModel.from_pretrained(name)
+        self.bert.gradient_checkpointing_enable()
+        self.bert.requires_grad_(False)
+        self.head = torch.nn.Linear(768, 4)
+
+    def unfreeze(self, count):
+        for layer in self.bert.encoder.layer[-count:]:
+            layer.requires_grad_(True)
+
+    def forward(self, ids):
+        return self.head(self.bert(ids)[0])
+
+def train(name, loader):
+    model = Tagger(name)
+    model.train()
+    for step, (ids, labels) in enumerate(loader):
+        if step == 1000:
+            model.unfreeze(2)
+        torch.nn.functional.cross_entropy(model(ids).flatten(0, 1), labels.flatten()).backward()
+```
+
 ## Evidence
 ```python
 import torch
@@ -444,6 +582,24 @@ assert layer_runs(unhooked, frozen=2, use_reentrant=True) == 3
 assert layer_runs(lambda model: None) == 3
 assert layer_runs(hooked) == 6
 assert layer_runs(unhooked) == 3
+
+def encoder_runs(prepare):
+    encoder = LlamaForCausalLM(
+        LlamaConfig(
+            vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=3, num_attention_heads=2,
+            num_key_value_heads=1,
+        )
+    ).model
+    encoder.requires_grad_(False)
+    prepare(encoder)
+    head, runs = torch.nn.Linear(16, 2), []
+    for layer in encoder.layers:
+        layer.self_attn.register_forward_pre_hook(lambda *given: runs.append(1), with_kwargs=True)
+    head(encoder.train()(input_ids=torch.ones(1, 4, dtype=torch.long))[0]).sum().backward()
+    return len(runs)
+
+assert encoder_runs(hooked) == 6
+assert encoder_runs(unhooked) == 3
 ```
 
 ## References
@@ -458,8 +614,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..facts.objects.attributes import made_at
 from ..facts.values import Attr, Element, Instance, Ref, Result, Value, is_absent
 from ..finding import Severity
+from ..model.conditions.constructed import comes_out_as
 from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable, TrainerBuild
 from ..model.flow.mentions import mentions
+from ..model.frozen.frozen_encoders import is_trained_behind
 from ..model.frozen.frozen_layers import (
     freezes_backbone_by_name,
     freezes_first_layers,
@@ -512,6 +670,8 @@ def check(run: Run) -> Iterator[Report]:
         frozen = [change.node for change in own if _is_backbone(change.target, model)]
         frozen += _whole_frozen(run, model, own, thaws)
         thawed = any(_reaches_backbone(change.target, model) for change in thaws)
+        if not frozen and not thawed:
+            frozen = _frozen_encoder(run, model, own)
         if frozen and not thawed:
             yield Report(
                 enabling.event.node,
@@ -652,10 +812,12 @@ class _Change(NamedTuple):
 
 def _changes(run: Run) -> Iterator[_Change]:
     chosen = {
-        switch.node for switch in run.of(GradientSwitch) if _chooses(switch) and freezes_backbone_by_name(run, switch)
+        switch.node
+        for switch in run.of(GradientSwitch)
+        if _chooses(run, switch) and freezes_backbone_by_name(run, switch)
     }
     for switch in run.of(GradientSwitch):
-        chooses = _chooses(switch)
+        chooses = _chooses(run, switch)
         # `parameter.requires_grad = name.startswith("classifier")` switches on what it does not freeze.
         is_rest = switch.node in chosen and not switch.freezes
         if not is_rest and not (chooses and spares_backbone_by_name(run, switch)):
@@ -664,12 +826,13 @@ def _changes(run: Run) -> Iterator[_Change]:
             yield _Change(_without_elements(switch.module), freezes, switch.node, by_name)
 
 
-def _chooses(switch: GradientSwitch) -> bool:
+def _chooses(run: Run, switch: GradientSwitch) -> bool:
     """Whether a condition in a loop over parameters chooses some of them."""
     # The conditions that the model is made under choose nothing: `if args.probe: train(frozen(name))`.
     around = made_at(root(switch.module)).guards
     guards = (guard for guard in switch.place.guards if guard not in around)
-    return any(guards) and (isinstance(switch, GradientSwitchWrite) or any(switch.place.loops))
+    open_ones = (guard for guard in guards if comes_out_as(run, guard.test) is not guard.taken)
+    return any(open_ones) and (isinstance(switch, GradientSwitchWrite) or any(switch.place.loops))
 
 
 def _whole_frozen(run: Run, model: Value, freezes: list[_Change], thaws: list[_Change]) -> list[ast.AST]:
@@ -682,6 +845,15 @@ def _whole_frozen(run: Run, model: Value, freezes: list[_Change], thaws: list[_C
     heads += [Attr(write.obj, write.field, None) for write in run.writes if isinstance(write.value, Result)]
     trains = any(isinstance(head, Attr) and unwrapped(head.base) is model and head.name in HEADS for head in heads)
     return [change.node for change in whole if change.spares_head or trains]
+
+
+def _frozen_encoder(run: Run, model: Value, freezes: list[_Change]) -> list[ast.AST]:
+    """Where all of ``model`` is frozen, on whose output the program trains something else."""
+    model = unwrapped(model)
+    whole = [change.node for change in freezes if unwrapped(change.target) is model and not change.spares_head]
+    if not whole or not isinstance(model, Result) or not is_hf_model(model) or _is_changed(run, model):
+        return []
+    return whole if is_trained_behind(run, model) else []
 
 
 def _without_elements(value: Value) -> Value:

@@ -1,0 +1,68 @@
+"""Frozen models of transformers whose output is trained on: a backward pass comes back to them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...facts.values import Instance, one
+from ..events import ModeSwitch
+from ..flow.ordering import surely_before
+from ..known_models.main_inputs import is_text_class
+from ..known_models.model_families import family_of
+from ..state.left_in_train import held_models
+from ..tensors.gradient_free import is_gradient_free
+from ..types import class_names, unwrapped, whole_model
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from ...facts.values import Call, Result, Value
+    from ..run import Run
+
+#: Arguments of which the first is the main input of a model, and those that only models of pictures and sound take.
+_TOKENS = "input_ids"
+_OTHERS = ("pixel_values", "input_features", "input_values")
+
+
+def is_trained_behind(run: Run, model: Result) -> bool:
+    """Whether a loss certainly gets what ``model``, which takes token ids, gives in train mode."""
+    forwards = [
+        call
+        for call in run.uses.calls.of(model)
+        if _is(call.func, model) and not is_gradient_free(call) and _takes_token_ids(model, call)
+    ]
+    trained = (outer for call in forwards for outer in (call, *_calls_around(run, model, call)))
+    return any(any(run.losses.fed_by(it)) and _is_in_train_mode(run, model, it) for it in trained)
+
+
+def _calls_around(run: Run, model: Result, forward: Call) -> Iterator[Call]:
+    """The calls of modules that hold ``model`` and give, with its gradients, what ``forward`` inside of them gives."""
+    if not all(map(run.losses.is_returned, run.path_to(forward) or (forward,))):
+        return
+    for held in run.uses.writes.of(model):
+        if isinstance(held.obj, Instance) and any(it.node is forward.node for it in run.bodies.of(held.obj).calls):
+            yield from (call for call in run.uses.calls.of(held.obj) if not is_gradient_free(call))
+
+
+def _is(value: Value, model: Value) -> bool:
+    return one(unwrapped(whole_model(value)), model)
+
+
+def _takes_token_ids(model: Result, forward: Call) -> bool:
+    if any(name in forward.kwargs for name in _OTHERS):
+        return False
+    classes = [name.rpartition(".")[2] for name in class_names(model)]
+    return _TOKENS in forward.kwargs or bool(family_of(model)) or any(map(is_text_class, classes))
+
+
+def _is_in_train_mode(run: Run, model: Result, forward: Call) -> bool:
+    """Whether the last switch of its mode before ``forward``, or of the mode of what holds it, is to train mode."""
+    before = [
+        switch
+        for switch in run.of(ModeSwitch)
+        if switch.place.walk == forward.place.walk
+        and switch.order < forward.order
+        and not switch.place.excludes(forward.place)
+        and any(_is(held, model) for held in (switch.receiver, *held_models(switch.receiver)))
+    ]
+    return bool(before) and before[-1].on is True and surely_before(before[-1].call, forward)
