@@ -404,6 +404,21 @@ def main(name, batches):
     train(fabric, model, optimizer, batches)
 ```
 
+```python
+import torch
+from transformers import AutoModel
+
+def on_features(name, loader):
+    encoder = AutoModel.from_pretrained(name)
+    encoder.requires_grad_(False)
+    encoder.gradient_checkpointing_enable()
+    head = torch.nn.Linear(768, 4)
+    for pictures, labels in loader:
+        # The encoder is frozen: it is the head that trains.
+        states = encoder(pixel_values=pictures).last_hidden_state
+        torch.nn.functional.cross_entropy(head(states[:, 0]), labels).backward()
+```
+
 ## Evidence
 ```python
 import tempfile
@@ -454,8 +469,10 @@ from typing import TYPE_CHECKING
 
 from ..finding import Severity
 from ..model.events import Backward, HfEnable, LightningFit
+from ..model.frozen.freezing import is_frozen
 from ..model.report import Remark, Report
 from ..model.state.modes import trained_in_eval
+from ..model.types import unwrapped, whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -470,7 +487,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report models whose checkpointing a training loop never sees, because they are in eval mode."""
     for enable in run.of(HfEnable):
         found = trained_in_eval(run, enable)
-        if found is not None:
+        if found is not None and not is_frozen(run, unwrapped(whole_model(enable.model))):
             yield Report(
                 enable.node,
                 "this model is in eval mode when it is trained, and transformers checkpoints only in train mode: "

@@ -242,6 +242,28 @@ def probe(name, loader):
         states = encoder(input_ids=ids).last_hidden_state
         torch.nn.functional.cross_entropy(head(states[:, 0]), labels).backward()
 ```
+```python
+import torch
+from accelerate import Accelerator
+from diffusers import UNet2DConditionModel
+from transformers import CLIPTextModel
+
+def train(name, loader):
+    accelerator = Accelerator()
+    text_encoder = CLIPTextModel.from_pretrained(name, subfolder="text_encoder")
+    unet = UNet2DConditionModel.from_pretrained(name, subfolder="unet")
+    text_encoder.requires_grad_(False)
+    unet.enable_gradient_checkpointing()
+    text_encoder.gradient_checkpointing_enable()  # error
+    optimizer = torch.optim.AdamW(unet.parameters())
+    unet, optimizer, loader = accelerator.prepare(unet, optimizer, loader)
+    unet.train()
+    for noisy, steps, ids, noise in loader:
+        predicted = unet(noisy, steps, text_encoder(ids)[0]).sample
+        loss = torch.nn.functional.mse_loss(predicted, noise)
+        accelerator.backward(loss)
+        optimizer.step()
+```
 
 ## Good
 ```python
@@ -476,15 +498,6 @@ class Detached(Frozen):
     def forward(self, ids):
         return self.head(self.bert(ids)[0].detach())
 
-class LeftInEval(Frozen):
-    def train(self, mode=True):
-        super().train(mode)
-        self.bert.eval()
-        return self
-
-    def forward(self, ids):
-        return self.head(self.bert(ids)[0])
-
 class Pictures(torch.nn.Module):
     def __init__(self, name):
         super().__init__()
@@ -505,7 +518,6 @@ def train(name, freeze, loader):
     fit(Tagger(name, freeze), loader)
     fit(WithoutGraph(name), loader)
     fit(Detached(name), loader)
-    fit(LeftInEval(name), loader)
     fit(Pictures(name), loader)
 ```
 ```python
@@ -539,7 +551,7 @@ def train(name, loader):
 ## Evidence
 ```python
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import CLIPTextConfig, CLIPTextModel, LlamaConfig, LlamaForCausalLM
 
 def layer_runs(prepare, frozen=None, **given):
     model = LlamaForCausalLM(
@@ -600,6 +612,20 @@ def encoder_runs(prepare):
 
 assert encoder_runs(hooked) == 6
 assert encoder_runs(unhooked) == 3
+
+def gives_gradients(prepare):
+    encoder = CLIPTextModel(
+        CLIPTextConfig(
+            vocab_size=32, hidden_size=16, intermediate_size=16, num_hidden_layers=2, num_attention_heads=2,
+            max_position_embeddings=8,
+        )
+    )
+    encoder.requires_grad_(False)
+    prepare(encoder)
+    return encoder.eval()(torch.ones(1, 4, dtype=torch.long))[0].requires_grad
+
+# In eval mode nothing is recomputed, and the backward pass comes all the same.
+assert gives_gradients(hooked) and not gives_gradients(unhooked)
 ```
 
 ## References
@@ -670,9 +696,15 @@ def check(run: Run) -> Iterator[Report]:
         frozen = [change.node for change in own if _is_backbone(change.target, model)]
         frozen += _whole_frozen(run, model, own, thaws)
         thawed = any(_reaches_backbone(change.target, model) for change in thaws)
-        if not frozen and not thawed:
-            frozen = _frozen_encoder(run, model, own)
-        if frozen and not thawed:
+        encoder = [] if frozen or thawed else _frozen_encoder(run, model, own)
+        if encoder:
+            yield Report(
+                enabling.event.node,
+                "this model is frozen, but checkpointing makes its embeddings require gradients: the backward pass "
+                "goes through all of its layers for nothing; drop it, or call `disable_input_require_grads()`",
+                notes=(Remark(encoder[0], "the model is frozen here"),),
+            )
+        elif frozen and not thawed:
             yield Report(
                 enabling.event.node,
                 "the backbone is frozen, but checkpointing makes the embeddings require gradients: every frozen layer "

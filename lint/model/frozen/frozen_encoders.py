@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...facts.values import Instance, one
-from ..events import ModeSwitch
-from ..flow.ordering import surely_before
 from ..known_models.main_inputs import is_text_class
 from ..known_models.model_families import family_of
-from ..state.left_in_train import held_models
 from ..tensors.gradient_free import is_gradient_free
 from ..types import class_names, unwrapped, whole_model
 
@@ -25,14 +22,14 @@ _OTHERS = ("pixel_values", "input_features", "input_values")
 
 
 def is_trained_behind(run: Run, model: Result) -> bool:
-    """Whether a loss certainly gets what ``model``, which takes token ids, gives in train mode."""
+    """Whether a loss certainly gets what ``model``, which takes token ids, gives."""
     forwards = [
         call
         for call in run.uses.calls.of(model)
         if _is(call.func, model) and not is_gradient_free(call) and _takes_token_ids(model, call)
     ]
     trained = (outer for call in forwards for outer in (call, *_calls_around(run, model, call)))
-    return any(any(run.losses.fed_by(it)) and _is_in_train_mode(run, model, it) for it in trained)
+    return any(any(run.losses.fed_by(it)) for it in trained)
 
 
 def _calls_around(run: Run, model: Result, forward: Call) -> Iterator[Call]:
@@ -53,16 +50,3 @@ def _takes_token_ids(model: Result, forward: Call) -> bool:
         return False
     classes = [name.rpartition(".")[2] for name in class_names(model)]
     return _TOKENS in forward.kwargs or bool(family_of(model)) or any(map(is_text_class, classes))
-
-
-def _is_in_train_mode(run: Run, model: Result, forward: Call) -> bool:
-    """Whether the last switch of its mode before ``forward``, or of the mode of what holds it, is to train mode."""
-    before = [
-        switch
-        for switch in run.of(ModeSwitch)
-        if switch.place.walk == forward.place.walk
-        and switch.order < forward.order
-        and not switch.place.excludes(forward.place)
-        and any(_is(held, model) for held in (switch.receiver, *held_models(switch.receiver)))
-    ]
-    return bool(before) and before[-1].on is True and surely_before(before[-1].call, forward)

@@ -22,6 +22,7 @@ _FAMILY = re.compile(
     r"(Albert|Bart|Bert|BigBird|Bloom|Camembert|CodeGen|DebertaV?2?|DistilBert|Electra|Esm|Falcon|GPT\w*|Gemma[23]?"
     r"|Llama|Longformer|MBart|MPNet|MT5|MegatronBert|Mistral|Mixtral|ModernBert|Mpt|OPT|Olmo2?|Phi3?|Qwen[23](Moe)?"
     r"|RemBert|Roberta|RoFormer|T5|UMT5|XLMRoberta|XLNet)(PreTrained)?Model\Z"
+    r"|CLIPTextModel(WithProjection)?\Z|U?M?T5EncoderModel\Z"
 )
 
 
