@@ -6,7 +6,7 @@ import ast
 
 from ..objects.attributes import set_attribute, set_item
 from ..objects.containers import is_module_list, iterate
-from ..objects.slices import at_position
+from ..objects.slices import at_position, slice_of
 from ..values import (
     UNKNOWN,
     Attr,
@@ -43,7 +43,7 @@ def assign(walk: Walk, target: ast.expr, value: Value, node: ast.AST) -> None:
             for part, element in zip(targets, _unpack(value, targets), strict=True):
                 assign(walk, part, element, node)
         case ast.Starred(value=inner):
-            assign(walk, inner, Unknown(node), node)
+            assign(walk, inner, value, node)
 
 
 def write(walk: Walk, base: Value, name: str, value: Value, node: ast.AST, augmented: bool = False) -> None:
@@ -78,13 +78,31 @@ def _unpack(value: Value, targets: list[ast.expr]) -> list[Value]:
     if isinstance(value, Choice) and any(isinstance(option, Seq) or is_module_list(option) for option in value.options):
         ways = [(_unpack(option, targets), under) for option, under in conditional_options(value)]
         return [join_under(*((parts[index], under) for parts, under in ways)) for index in range(len(targets))]
-    has_star = any(isinstance(target, ast.Starred) for target in targets)
-    if isinstance(value, Seq) and not value.open and len(value.items) == len(targets) and not has_star:
+    star = next((index for index, target in enumerate(targets) if isinstance(target, ast.Starred)), None)
+    if star is not None:
+        return _unpack_around(value, targets, star)
+    if isinstance(value, Seq) and not value.open and len(value.items) == len(targets):
         return value.items
     if isinstance(value, Seq) and value.open:
         return [iterate(value, target) for target in targets]
-    if is_module_list(value) and not has_star:
+    if is_module_list(value):
         count = len(targets)
         parts = [at_position(value, index, target, count) for index, target in enumerate(targets)]
         return [part or Element(value, targets[index], index) for index, part in enumerate(parts)]
-    return [Element(value, target, None if has_star else index) for index, target in enumerate(targets)]
+    return [Element(value, target, index) for index, target in enumerate(targets)]
+
+
+def _unpack_around(value: Value, targets: list[ast.expr], star: int) -> list[Value]:
+    """The same where the target at ``star`` takes what the others leave: `first, *rest = self.stages`."""
+    behind = len(targets) - star - 1
+    if not isinstance(value, Seq) and not is_module_list(value):
+        parts: list[Value] = [Element(value, target, None) for target in targets]
+        parts[star] = Unknown(targets[star])
+        return parts
+    positions = [index if index < star else index - len(targets) for index in range(len(targets))]
+    parts = [
+        at_position(value, position, target) or iterate(value, target)
+        for position, target in zip(positions, targets, strict=True)
+    ]
+    parts[star] = slice_of(value, slice(star, -behind or None), targets[star])
+    return parts

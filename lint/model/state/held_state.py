@@ -41,12 +41,47 @@ def saved_state(run: Run, owner: Class) -> frozenset[str]:
 
 
 def _counters(owner: Class) -> Iterator[str]:
-    """The attributes that the class, or one of the file that it derives from, counts with: `self.calls += 1`."""
+    """The attributes that the class, or one of the file that it derives from, counts or ramps with.
+
+    `self.calls += 1`, `self.temperature = max(self.lowest, self.temperature * self.decay)`.
+    """
     for cls in (owner, *ancestors(owner)):
         for node in ast.walk(cls.node):
             match node:
-                case ast.AugAssign(
-                    target=ast.Attribute(value=ast.Name(id="self"), attr=name),
-                    value=ast.Constant(value=int() | float()),
-                ):
-                    yield name
+                case ast.AugAssign(target=ast.Attribute(value=ast.Name(id="self"), attr=name), value=change):
+                    if _is_of_numbers(change):
+                        yield name
+                case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
+                    if _steps_on(value, name) and _is_of_numbers(value):
+                        yield name
+
+
+def _steps_on(value: ast.expr, name: str) -> bool:
+    """Whether ``value`` is arithmetic with the attribute ``name`` of ``self``, as it is or within bounds."""
+    match value:
+        case ast.BinOp():
+            return any(_is_own(part, name) for part in ast.walk(value))
+        case ast.Call(func=ast.Name(id="min" | "max"), args=given, keywords=[]):
+            return any(_steps_on(part, name) for part in given)
+    return False
+
+
+def _is_own(node: ast.AST, name: str) -> bool:
+    match node:
+        case ast.Attribute(value=ast.Name(id="self"), attr=attribute):
+            return attribute == name
+    return False
+
+
+def _is_of_numbers(value: ast.expr) -> bool:
+    """Whether ``value`` is computed from numbers and attributes of ``self`` alone, as a schedule is."""
+    match value:
+        case ast.Constant(value=int() | float()) | ast.Attribute(value=ast.Name(id="self")):
+            return True
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return _is_of_numbers(operand)
+        case ast.BinOp(left=left, right=right):
+            return _is_of_numbers(left) and _is_of_numbers(right)
+        case ast.Call(func=ast.Name(id="min" | "max"), args=given, keywords=[]):
+            return all(map(_is_of_numbers, given))
+    return False

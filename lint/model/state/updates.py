@@ -350,7 +350,7 @@ def _of_self(node: ast.Attribute) -> bool:
 
 
 def _keeps(value: ast.expr, target: ast.Attribute) -> bool:
-    """Whether ``value`` is what ``target``, an attribute of ``self``, holds already: moved, cast or reshaped."""
+    """Whether ``value`` is what ``target``, of ``self``, holds already: moved, cast, reshaped or within bounds."""
     match value:
         case ast.Attribute(value=ast.Name(id="self"), attr=name):
             return _of_self(target) and name == target.attr
@@ -360,7 +360,16 @@ def _keeps(value: ast.expr, target: ast.Attribute) -> bool:
             return method in _KEEP and _keeps(inner, target)
         case ast.IfExp(body=body, orelse=orelse):
             return _keeps(body, target) and _keeps(orelse, target)
+        case ast.Call(func=ast.Name(id="min" | "max"), args=[*given], keywords=[]):
+            # What is within bounds already stays as it is.
+            return any(_keeps(part, target) for part in given) and not any(_steps(part, target) for part in given)
     return False
+
+
+def _steps(value: ast.expr, target: ast.Attribute) -> bool:
+    """Whether ``value`` is computed with what ``target``, an attribute of ``self``, holds, and is another one."""
+    reads = (node for node in ast.walk(value) if isinstance(node, ast.Attribute) and _of_self(node))
+    return not _keeps(value, target) and any(node.attr == target.attr for node in reads)
 
 
 def _scales(value: ast.expr, name: str) -> bool:
