@@ -451,6 +451,7 @@ from ..model.events import (
     WrapperCheckpointing,
 )
 from ..model.frozen.freezing import may_be_frozen
+from ..model.frozen.frozen_inputs import frozen_inputs, owner_of_embeddings
 from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.makers import library_of_whole
 from ..model.libraries.quantized import is_quantized
@@ -479,7 +480,8 @@ CODE, NAME, SEVERITY = "CKPT104", "reentrant-without-grad-input", Severity.ERROR
 NEEDS = (
     Checkpointing,
     ("ForImageClassification", "peft"),
-    *together("ForImageClassification", GradientSwitch, SWITCHED_ON),
+    (GradientSwitch, HfEnable),
+    *together(GradientSwitch, SWITCHED_ON),
     (AdapterAttach, HfEnable),
     *together(AdapterAttach, SWITCHED_ON),
 )
@@ -506,7 +508,9 @@ def check(run: Run) -> Iterator[Report]:
             yield _report(event)
     yield from _image_classifiers(run)
     yield from _frozen_picture_embeddings(run)
-    if run.versions.require("transformers", _WITHOUT_INPUT_GRADS):
+    if run.versions.require("transformers", _WITHOUT_INPUT_GRADS) and not any(run.of(KbitPrepare)):
+        # Preparing switches them on when the model is quantized.
+        yield from _adapters_on_tokens(run)
         yield from _frozen_token_embeddings(run)
 
 
@@ -623,9 +627,29 @@ def _is_image_classifier(model: Value) -> bool:
 
 
 def _frozen_token_embeddings(run: Run) -> Iterator[Report]:
-    """Text models before transformers 5, which switches the gradients of the embeddings' output on itself."""
-    if any(run.of(KbitPrepare)):
-        return  # It switches them on when the model is quantized.
+    """Text models before transformers 5 of which what is below the layers is frozen, and layers train."""
+    if any(run.of(AdapterAttach)) or run.uses.thaws:
+        return
+    frozen: dict[Value, list[GradientSwitch]] = {}
+    for switch in run.uses.freezes:
+        frozen.setdefault(root(owner_of_embeddings(switch.module) or switch.module), []).append(switch)
+    for model, switches in frozen.items():
+        model = unwrapped(model)
+        bottom = frozen_inputs(run, model, switches) if is_hf_model(model) else None
+        for setting in reentrant_settings(run, model) if bottom is not None else ():
+            if bottom is not None and not setting.place.excludes(bottom.place):
+                yield Report(
+                    setting.node,
+                    "before transformers 5.0, no input of a reentrant checkpoint needs a gradient behind frozen "
+                    "embeddings, so no layer gets one; call `model.enable_input_require_grads()`, or write "
+                    '`"use_reentrant": False`',
+                    notes=(Remark(bottom.node, "the embeddings are frozen here"),),
+                    versions=f"transformers{_WITHOUT_INPUT_GRADS}",
+                )
+
+
+def _adapters_on_tokens(run: Run) -> Iterator[Report]:
+    """Adapters of text models before transformers 5, which makes what the embeddings give require gradients itself."""
     for adapter in run.of(AdapterAttach):
         model = unwrapped(adapter.model)
         if not is_hf_model(model) or _trains_embeddings(adapter) or _is_image_classifier(model):

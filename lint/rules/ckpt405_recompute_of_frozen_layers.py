@@ -644,6 +644,7 @@ from ..model.conditions.constructed import comes_out_as
 from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable, TrainerBuild
 from ..model.flow.mentions import mentions
 from ..model.frozen.frozen_encoders import is_trained_behind
+from ..model.frozen.frozen_inputs import EMBEDDINGS, owner_of_embeddings, path_in
 from ..model.frozen.frozen_layers import (
     freezes_backbone_by_name,
     freezes_first_layers,
@@ -654,7 +655,7 @@ from ..model.frozen.layers_by_name import first_layers_by_name
 from ..model.known_models.backbones import BOTTOMS, HEADS, HOLDERS, INPUT_EMBEDDINGS
 from ..model.known_models.main_inputs import may_take_token_ids
 from ..model.libraries.enabled import enablings
-from ..model.libraries.sharding import attributes, root
+from ..model.libraries.sharding import root
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
 from ..model.tensors.tensor_changes import LIBRARIES
@@ -670,7 +671,6 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT405", "recompute-of-frozen-layers", Severity.WARNING
 NEEDS = ((HfEnable, GradientSwitch), *together(SWITCHED_ON, GradientSwitch))
 VERSIONS = {"transformers": ">=5.0"}
-_EMBEDDINGS = "get_input_embeddings"
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -687,7 +687,7 @@ def check(run: Run) -> Iterator[Report]:
             freezes.setdefault(root(change.target), []).append(change)
     switches: dict[Value, list[GradientSwitch]] = {}
     for switch in run.uses.freezes:
-        switches.setdefault(root(_owner_of_embeddings(switch.module) or switch.module), []).append(switch)
+        switches.setdefault(root(owner_of_embeddings(switch.module) or switch.module), []).append(switch)
     for enabling in enablings(run):
         model = enabling.model
         if not may_take_token_ids(whole_model(model)):
@@ -739,13 +739,13 @@ def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[Grad
     place = enabling.event.place
     own = [switch for switch in switches.get(model, ()) if not switch.place.excludes(place)]
     whole = (switch for switch in own if not switch.place.guards and not switch.is_partial)
-    frozen = {_path(switch.module, model): switch for switch in whole}
+    frozen = {path_in(switch.module, model): switch for switch in whole}
     later = [it for it in run.uses.thaws if not it.place.excludes(place)]
     for switch in own:
-        below = BOTTOMS.get(_path(switch.module, model))
+        below = BOTTOMS.get(path_in(switch.module, model))
         if below is None or not freezes_first_layers(run, switch):
             continue
-        if all(path in frozen or ((_EMBEDDINGS,) in frozen and path[-1] in INPUT_EMBEDDINGS) for path in below):
+        if all(path in frozen or ((EMBEDDINGS,) in frozen and path[-1] in INPUT_EMBEDDINGS) for path in below):
             break
     else:
         return _frozen_but_last(run, model, frozen, later) or _frozen_by_name(run, model, own, later)
@@ -758,8 +758,8 @@ def _frozen_by_name(
     """Where loops over names freeze the first layers of ``model`` and all below them."""
     if not isinstance(model, Result) or _is_changed(run, model):
         return None
-    off = [(switch, _path(switch.module, model)) for switch in freezes]
-    on = [(switch, _path(switch.module, model)) for switch in thaws if _may_thaw(switch.module, model)]
+    off = [(switch, path_in(switch.module, model)) for switch in freezes]
+    on = [(switch, path_in(switch.module, model)) for switch in thaws if _may_thaw(switch.module, model)]
     switch = first_layers_by_name(run, off, on)
     return None if switch is None else switch.node
 
@@ -769,12 +769,12 @@ def _frozen_but_last(
 ) -> ast.AST | None:
     """Where all of ``model``, or of its backbone, is frozen, if then its last layers and what is above train again."""
     whole = next((frozen[path] for path in frozen if not path or (len(path) == 1 and path[0] in HOLDERS)), None)
-    spared = [it for it in thaws if root(it.module) is model and _path(it.module, model) in BOTTOMS]
+    spared = [it for it in thaws if root(it.module) is model and path_in(it.module, model) in BOTTOMS]
     if whole is None or not spared or not all(is_of_last_layers(run, it) for it in spared) or _is_changed(run, model):
         return None
     others = [it.module for it in thaws if it not in spared]
     # An `lm_head` is no such head: it may share its weight with the embeddings.
-    may_thaw = (_may_thaw(it, model) if root(it) is not model else not _is_above(_path(it, model)) for it in others)
+    may_thaw = (_may_thaw(it, model) if root(it) is not model else not _is_above(path_in(it, model)) for it in others)
     return None if any(may_thaw) else whole.node
 
 
@@ -806,29 +806,11 @@ def _is_library(called: Ref) -> bool:
     return package in LIBRARIES or package in sys.stdlib_module_names
 
 
-def _owner_of_embeddings(module: Value) -> Value | None:
-    """The model whose `get_input_embeddings()` gives ``module``; None for other modules."""
-    match module:
-        case Result(call) if call.method == _EMBEDDINGS:
-            return unwrapped(call.receiver)
-        case Attr(base=Result() as embedding, name="weight"):
-            return _owner_of_embeddings(embedding)  # It has no other parameter.
-    return None
-
-
-def _path(module: Value, model: Value) -> tuple[str, ...]:
-    """The attributes that lead from ``model`` to ``module``; none where it belongs to another one."""
-    if _owner_of_embeddings(module) is model:
-        return (_EMBEDDINGS,)
-    path = tuple(attributes(module))[::-1] if root(module) is model else ()
-    return path[:-1] if path[-1:] == ("weight",) else path
-
-
 def _may_thaw(module: Value, model: Value) -> bool:
     """Whether gradients of more than a head of ``model`` may be switched on."""
     if root(module) is not model:
         return not isinstance(root(module), Result)
-    path = _path(module, model)
+    path = path_in(module, model)
     return not path or path[0] in HOLDERS
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ...facts.values import Guard
     from ..events import GradientSwitch
     from ..history import History
+    from ..known_models.backbones import Backbone
 
 #: The layers that are asked for: the first one, and some behind it.
 _ASKED = (0, *range(1, 48, 5))
@@ -58,9 +59,8 @@ def first_layers_by_name(
     Returns:
         None where some family of models would have a part of that frozen alone, or where a switch is not understood.
     """
-    off = [test for switch, path in freezes if (test := _test_of(run, switch, path)) is not None]
-    on = [test for switch, path in thaws if (test := _test_of(run, switch, path)) is not None]
-    if not off or len(on) < len(thaws):
+    off, on = SwitchedNames(run, freezes), SwitchedNames(run, thaws)
+    if not off.tests or len(on.tests) < len(thaws):
         return None
     found: list[GradientSwitch] = []
     for backbone in BACKBONES:
@@ -76,11 +76,35 @@ def first_layers_by_name(
     return found[0] if found else None
 
 
-def _frozen_by(off: list[_NameTest], on: list[_NameTest], name: str) -> GradientSwitch | None:
+def _frozen_by(off: SwitchedNames, on: SwitchedNames, name: str) -> GradientSwitch | None:
     """What freezes the parameter called ``name`` for good; None where it may train."""
-    if any(test.comes_to(name) is not False for test in on):
-        return None
-    return next((test.switch for test in off if test.comes_to(name)), None)
+    return None if on.may_come_to(name) else off.switch_of(name)
+
+
+class SwitchedNames:
+    """The parameters of a model that switches of gradients come to, by the names of these parameters.
+
+    Args:
+        run: The run.
+        switches: Switches, each with the path from the model to what that is done to; one of some layers by another
+            way than their names is left out.
+    """
+
+    def __init__(self, run: History, switches: Sequence[tuple[GradientSwitch, tuple[str, ...]]]) -> None:
+        self.tests = [test for switch, path in switches if (test := _test_of(run, switch, path)) is not None]
+
+    def switch_of(self, name: str) -> GradientSwitch | None:
+        """The switch that certainly comes to the parameter called ``name``."""
+        return next((test.switch for test in self.tests if test.comes_to(name)), None)
+
+    def may_come_to(self, name: str) -> bool:
+        """Whether one of the switches may come to it."""
+        return any(test.comes_to(name) is not False for test in self.tests)
+
+    def spares_a_layer(self, backbone: Backbone) -> bool:
+        """Whether a parameter of one of the layers is certainly left alone."""
+        names = (name for number in _ASKED for name in backbone.layer_parameters(number))
+        return any(not self.may_come_to(name) for name in names)
 
 
 def _test_of(run: History, switch: GradientSwitch, path: tuple[str, ...]) -> _NameTest | None:

@@ -46,8 +46,13 @@ _NAME = "pretrained_model_name_or_path"
 #: Weights on the Hub whose model has layers of one family only: vision and audio models beside them do not match.
 _WEIGHTS = {
     "Bart": r"facebook/bart-(base|large)",
-    "Bert": r"(google-bert/)?bert-(base|large)-(un)?cased",
+    "Bert": (
+        r"(google-bert/)?bert-base-(un)?cased|(google-bert/)?bert-base-(multilingual-(un)?cased|chinese|german-cased)"
+        r"|(google-bert/)?bert-large-(un)?cased(-whole-word-masking)?|klue/bert-base|hfl/chinese-(bert|roberta)-wwm-ext"
+        r"|dbmdz/bert-base-(german|italian|turkish)-(un)?cased|neuralmind/bert-(base|large)-portuguese-cased"
+    ),
     "Camembert": r"(almanach/)?camembert-(base|large)",
+    "DistilBert": r"(distilbert/)?distilbert-base-(multilingual-cased|(un)?cased)",
     "DebertaV2": r"microsoft/deberta-v(2-x{1,2}large|3-(xsmall|small|base|large))|microsoft/mdeberta-v3-base",
     "Electra": r"google/electra-(small|base|large)-(discriminator|generator)",
     "MT5": r"google/mt5-(small|base|large|xl|xxl)",
@@ -76,7 +81,7 @@ _WEIGHTS = {
         r"|deepseek-ai/DeepSeek-R1-Distill-Qwen-[\d.]+B"
     ),
     "Qwen3": r"Qwen/Qwen3-[\d.]+B(-Base)?",
-    "Roberta": r"(FacebookAI/)?(distil)?roberta-(base|large)",
+    "Roberta": r"((FacebookAI/|distilbert/)?(distil)?roberta|klue/roberta)-(small|base|large)",
     "T5": r"(google-t5/)?t5-(small|base|large|3b|11b)|google/flan-t5-(small|base|large|xl|xxl)",
 }
 
