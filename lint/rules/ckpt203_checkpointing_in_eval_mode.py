@@ -183,8 +183,44 @@ def main(name, batches):
     model, optimizer = fabric.setup(model, torch.optim.AdamW(model.parameters()))
     train(fabric, model, optimizer, batches)
 ```
+```python
+import copy
+from transformers import AutoModelForCausalLM
+
+def distil(name, batches, optimizer):
+    models = {"student": AutoModelForCausalLM.from_pretrained(name)}
+    models["teacher"] = copy.deepcopy(models["student"])
+    models["student"].gradient_checkpointing_enable()  # error
+    for batch in batches:
+        models["student"](**batch).loss.backward()
+        optimizer.step()
+```
 
 ## Good
+```python
+import copy
+from transformers import AutoModelForCausalLM
+from project import prepare
+
+def distil(name, batches, optimizer):
+    models = {"student": AutoModelForCausalLM.from_pretrained(name)}
+    models["teacher"] = copy.deepcopy(models["student"])
+    prepare(models)
+    models["student"].gradient_checkpointing_enable()
+    for batch in batches:
+        models["student"](**batch).loss.backward()
+        optimizer.step()
+
+def average(name, batches, optimizer):
+    models = {"online": AutoModelForCausalLM.from_pretrained(name)}
+    models["average"] = copy.deepcopy(models["online"])
+    models["online"].gradient_checkpointing_enable()
+    for model in models.values():
+        model.train()
+    for batch in batches:
+        models["online"](**batch).loss.backward()
+        optimizer.step()
+```
 ```python
 import torch
 from transformers import AutoModel

@@ -73,6 +73,7 @@ def load(name):
     return model
 ```
 ```python
+import types
 from functools import partial
 from transformers import AutoModelForCausalLM, BertModel, Trainer, TrainingArguments
 
@@ -84,6 +85,15 @@ def by_name_of_the_class(name, rows):
     for _, module in model.named_modules():
         if module.__class__.__name__ == "LlamaDecoderLayer":
             module.forward = partial(mlp_only, module)  # error
+    Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows).train()
+
+def scaled(layer, hidden_states, *args, scale=1.0, **kwargs):
+    return hidden_states + scale * layer.mlp(hidden_states)
+
+def bound_partial(scales, rows):
+    model = BertModel.from_pretrained("base")
+    for layer, scale in zip(model.encoder.layer, scales):
+        layer.forward = types.MethodType(partial(scaled, scale=scale), layer)  # error
     Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows).train()
 
 def by_number(rows):
@@ -443,9 +453,9 @@ def _function(value: Value) -> Function | None:
     """The function of the file that ``value`` is, bound to an object or not; None under a decorator that does more."""
     match value:
         case Result(call) if call.name == "types.MethodType" and call.args:
-            value = call.args[0]
+            return _function(call.args[0])
         case Result(call) if call.method == "__get__":
-            value = call.receiver
+            return _function(call.receiver)
         case Partial(func=Function() as bound):
             value = bound
     return value if isinstance(value, Function) and is_run_as_written(value) else None

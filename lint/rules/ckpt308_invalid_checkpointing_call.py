@@ -74,10 +74,12 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     checkpoint_wrapper,
     offload_wrapper,
 )
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
 def build(name, block, check):
     model = AutoModelForCausalLM.from_pretrained(name, gradient_checkpointing=True)  # error
+    options = {"num_labels": 5, "gradient_checkpointing": True}
+    model = AutoModelForSequenceClassification.from_pretrained(name, **options)  # error
     wrapper = partial(checkpoint_wrapper, use_reentrant=False)  # error
     apply_activation_checkpointing(model, check_fn=check, wrapper=wrapper)  # error
     wrapped = checkpoint_wrapper(block, use_reentrant=False)  # error
@@ -294,6 +296,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 def build(name, block, check, settings):
     config = AutoConfig.from_pretrained(name, gradient_checkpointing=True)
+    options = {"num_labels": 5, "gradient_checkpointing": True}
+    options.pop("gradient_checkpointing")
+    model = AutoModelForCausalLM.from_pretrained(name, config=config, **options, **settings)
     model = AutoModelForCausalLM.from_pretrained(name, config=config, **settings)
     wrapper = partial(checkpoint_wrapper, checkpoint_impl=CheckpointImpl.NO_REENTRANT, preserve_rng_state=False)
     apply_activation_checkpointing(model, wrapper, check)
@@ -498,6 +503,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT308", "invalid-checkpointing-call", Severity.ERROR
+_MAKERS = (".from_pretrained", ".from_config")
 NEEDS = (
     HfEnable,
     "utils.checkpoint",
@@ -507,7 +513,8 @@ NEEDS = (
     *together(TrainerBuild, ("Module", ("transformers", OneOf(names_not_checkpointed))), SWITCHED_ON),
     *(CheckpointWrap, "create_selective_checkpoint_contexts", ApplyCheckpointing),
     *together("transformers", "_set_gradient_checkpointing"),
-    *together("transformers", tuple(given(maker, "checkpointing") for maker in (".from_pretrained", ".from_config"))),
+    *together("transformers", tuple(given(maker, "checkpointing") for maker in _MAKERS)),
+    *together("transformers", _MAKERS, "gradient_checkpointing", "**"),
     *together("swift", "Arguments", ("recompute_granularity", "recompute_method", "recompute_num_layers")),
 )
 RAISES = True
@@ -815,9 +822,9 @@ def _misfit(call: Call, name: str, problem: str) -> Report:
 def _as_model_argument(run: Run) -> Iterator[Report]:
     """Switches given to `from_pretrained`, which hands them to the model."""
     for call in run.program.calls:
-        if not call.name.endswith((".from_pretrained", ".from_config")) or not is_hf_model(Result(call)):
+        if not call.name.endswith(_MAKERS) or not is_hf_model(Result(call)):
             continue
-        word = next((name for name in _SWITCHES if call.written(name)), None)
+        word = next((name for name in _SWITCHES if is_absent(call.keyword(name)) is False), None)
         if word is not None and not call.place.tries and canonical(call.name).startswith("transformers."):
             remote = is_absent(call.keyword("trust_remote_code")) is not True
             if not remote:

@@ -63,6 +63,45 @@ def test_embeddings_that_a_method_gives(embeddings: str, expected: list[str]) ->
     assert not _rows(embeddings + _LAYERS)  # These are a part of RoBERTa's embeddings.
 
 
+COUNTED = """\
+def freeze(model, top=2):
+    n = model.config.num_hidden_layers
+    cut = n - top
+    for layer in model.roberta.encoder.layer[:CUT]:
+        layer.requires_grad_(False)
+freeze(model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("cut", "expected"),
+    [
+        ("cut", ["CKPT405"]),
+        (" n - top", ["CKPT405"]),
+        (" n // 2", ["CKPT405"]),
+        (" model.config.num_hidden_layers - 4", ["CKPT405"]),
+        (" len(model.roberta.encoder.layer) // 3", ["CKPT405"]),
+        (" n - first(model)", []),
+        (" top - n", []),
+        (" n // parts", []),
+        (" n // 40", []),
+        (" model.config.num_labels - 1", []),
+    ],
+)
+def test_a_part_of_all_the_layers(cut: str, expected: list[str]) -> None:
+    assert _rows(_EMBEDDINGS + COUNTED.replace("CUT", cut)) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [("2", ["CKPT405"]), ("len(layers) - top", []), ("cut", []), ("cut - 1", [])]
+)
+def test_names_of_the_caller_mean_nothing_here(given: str, expected: list[str]) -> None:
+    assert (
+        _rows(_EMBEDDINGS + COUNTED.replace("CUT", "top").replace("freeze(model)", f"freeze(model, {given})"))
+        == expected
+    )
+
+
 HELPED = "def freeze(model, *, n=0):\n    for layer in model.roberta.encoder.layer[:n]:\n        layer.requires_grad_(False)\n"
 
 

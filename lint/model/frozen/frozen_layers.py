@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..events import GradientSwitch
     from ..history import History
 
+#: No model is so shallow that one of so many parts has no layer.
+_FEW = 4
 #: The parameters of heads that a loop over names may leave out.
 _HEADS = (*HEAD_PARAMETERS, "lm_head.weight")
 
@@ -73,9 +75,8 @@ def _is_from_first(run: History, switch: GradientSwitch, part: ast.Subscript) ->
     """Whether ``part``, which took the layers out of the model before the loop, is `[:8]`."""
     match part.slice:
         case ast.Slice(lower=None | ast.Constant(value=0), upper=ast.expr() as end, step=None):
-            function = switch.place.function
             # A name means what it means where the slice is taken.
-            is_here = function is None or is_inside(part, function.node) or isinstance(end, ast.Constant | ast.UnaryOp)
+            is_here = _is_here(switch, part) or isinstance(end, ast.Constant | ast.UnaryOp)
             return is_here and _is_some(run, switch, end)
     return False
 
@@ -118,16 +119,38 @@ def _counts(node: ast.AST, target: ast.expr) -> bool:
 def _is_some(run: History, switch: GradientSwitch, end: ast.expr) -> bool:
     """Whether ``end`` is a number that is not 0: `4`, `-2`, `len(layers) - 2`, or a name that stands for one."""
     match end:
-        case ast.BinOp(left=ast.Call(func=ast.Name("len"), args=[_]), op=ast.Sub(), right=kept):
-            return _is_some(run, switch, kept)
+        case ast.BinOp(left=whole, op=ast.Sub(), right=kept):
+            return _is_count(run, switch, whole) and _is_some(run, switch, kept)
+        case ast.BinOp(left=whole, op=ast.FloorDiv(), right=ast.Constant(value=int(parts))):
+            return 1 <= parts <= _FEW and _is_count(run, switch, whole)
         case ast.Constant(value=int(number)):
             return number != 0
         case ast.UnaryOp(op=ast.USub(), operand=operand):
             return _is_some(run, switch, operand)
         case ast.Name(id=name):
-            held = given(run, switch, name)
-            return isinstance(held, ast.Constant) and isinstance(held.value, int) and held.value > 0
+            match given(run, switch, name):
+                case ast.Constant(value=int(number)):
+                    return number > 0
+                case ast.BinOp() as computed if _is_here(switch, computed):
+                    return _is_some(run, switch, computed)
     return False
+
+
+def _is_count(run: History, switch: GradientSwitch, number: ast.expr) -> bool:
+    """Whether ``number`` is that of all the layers: `len(layers)`, `model.config.num_hidden_layers`."""
+    match number:
+        case ast.Call(func=ast.Name("len"), args=[_]) | ast.Attribute(attr="num_hidden_layers" | "n_layer"):
+            return True
+        case ast.Name(id=name):
+            held = given(run, switch, name)
+            return held is not None and not isinstance(held, ast.Name) and _is_count(run, switch, held)
+    return False
+
+
+def _is_here(switch: GradientSwitch, part: ast.AST) -> bool:
+    """Whether ``part`` stands in the function around ``switch``: elsewhere its names mean something else."""
+    function = switch.place.function
+    return function is None or is_inside(part, function.node)
 
 
 def given(run: History, switch: GradientSwitch, name: str) -> ast.expr | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import words_in
 from ...facts.objects.classes import ancestors, is_plain, is_run_as_written
-from ...facts.values import Attr, Class, Function, Instance, Method, Ref, Result, Value, one, options, same
+from ...facts.values import Attr, Class, Dict, Function, Instance, Method, Ref, Result, Seq, Value, one, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild
 from ..flow.loops_around import Iteration, iterations_around
 from ..flow.uses import objects_in
@@ -66,7 +66,9 @@ class Modes:
         return all(any(one(inner, model) for model in self.models) for inner in objects_in(value))
 
     def _is_own(self, value: Value) -> bool:
-        """Whether the program shows everything that the object ``value`` does with what it holds."""
+        """Whether the program shows everything that the object or container ``value`` does with what it holds."""
+        if isinstance(value, Dict | Seq):
+            return not self._is_given_away(value)
         if not isinstance(value, Instance):
             return False
         if is_plain(value.cls):
@@ -81,7 +83,7 @@ class Modes:
             return False
         return not self._is_given_away(module) and not any(True for _ in self._run.uses.writes.of(module))
 
-    def _is_given_away(self, holder: Instance) -> bool:
+    def _is_given_away(self, holder: Value) -> bool:
         """Whether code that is not shown gets ``holder``, and the model with it."""
         return any(map(self._is_foreign, self._run.uses.handed_over.of(holder)))
 
