@@ -79,6 +79,16 @@ class Store(NamedTuple):
     value: Value
 
 
+class Untaken(NamedTuple):
+    """A call on the side of a condition that is never taken, as the program sets what the condition asks for."""
+
+    call: Call
+    #: The `if`.
+    node: ast.If | ast.IfExp
+    #: What holds instead where the program goes on.
+    instead: Guard
+
+
 class Exit(NamedTuple):
     """A call of `__exit__` that ends a `with` block."""
 
@@ -124,6 +134,7 @@ class Program:
         "text",
         "texts",
         "tree",
+        "untaken",
         "walks",
         "writes",
         "yielded",
@@ -151,6 +162,8 @@ class Program:
         #: How many of these modules are no packages.
         self.hops = 0
         self.calls: list[Call] = []
+        #: Those that never come about.
+        self.untaken: list[Untaken] = []
         self.writes: list[Write] = []
         #: Assignments to parts of tensors.
         self.stores: list[Store] = []

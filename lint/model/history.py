@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ..facts.values import Call, Place, Value
-    from ..facts.walk import Program, Write
+    from ..facts.walk import Program, Untaken, Write
     from .conditions.versions import Versions
     from .regions.region import Region
 
@@ -186,6 +186,10 @@ class History:
         outer = [self._by_path.get((place.walk, place.stack[:depth])) for depth in range(1, len(place.stack) + 1)]
         known = [found for found in outer if found is not None]
         return known if len(known) == len(outer) else None
+
+    def untaken_beside(self, call: Call) -> Iterator[Untaken]:
+        """The calls that never come about in the function that makes ``call``, in the same walk."""
+        return (untaken for untaken in self.program.untaken if _home(untaken.call) == _home(call))
 
     def calls_beside(self, call: Call) -> Iterator[Call]:
         """The other calls of the function that makes ``call``, in the same walk, the nearest first."""

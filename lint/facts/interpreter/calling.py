@@ -39,13 +39,15 @@ from .picked import argument_picked
 from .ways_to_call import ways_to_call
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..walk import Walk
 
 
 def evaluate_call(walk: Walk, node: ast.Call) -> Value:
     """Record the call, once for each function it may mean, and give what it returns."""
     called = walk.evaluate(node.func)
-    arguments = _arguments(walk, node)
+    arguments = arguments_of(walk, node, walk.evaluate)
     targets = [found for found in conditional_options(called) if not isinstance(found[0], Const | Absent)]
     outside = walk.place
     results = []
@@ -58,16 +60,16 @@ def evaluate_call(walk: Walk, node: ast.Call) -> Value:
     return join_under(*results)
 
 
-def _arguments(walk: Walk, node: ast.Call) -> Arguments:
+def arguments_of(walk: Walk, node: ast.Call, evaluate: Callable[[ast.expr], Value]) -> Arguments:
     """The arguments of a call expression, each evaluated once."""
     given = Arguments()
     for argument in node.args:
         if isinstance(argument, ast.Starred):
-            _add_star(given, walk.evaluate(argument.value))
+            _add_star(given, evaluate(argument.value))
         else:
-            _add(given, argument_picked(walk, argument, walk.evaluate(argument)))
+            _add(given, argument_picked(walk, argument, evaluate(argument)))
     for keyword in node.keywords:
-        value = walk.evaluate(keyword.value)
+        value = evaluate(keyword.value)
         if keyword.arg is None:
             _add_double_star(given, attributes_as_dict(value, node, walk.place))
         else:

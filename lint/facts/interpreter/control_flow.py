@@ -35,6 +35,7 @@ from ..values.grad_mode import GradState
 from .bindings import assign
 from .conditions import decided
 from .switching import switches_only
+from .untaken import leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +54,7 @@ def branch(walk: Walk, node: ast.If) -> bool:
     test = walk.evaluate(node.test)
     known = decided(walk, node.test, test)
     if known is not None:
+        leave_out(walk, node, test, known)
         return walk.engine.execute(walk, node.body if known else node.orelse)
     if _is_main(node.test):
         return _main(walk, node)

@@ -41,6 +41,7 @@ from .context_managers import hand_over, hand_over_each
 from .mapped import as_comprehension
 from .picked import pick
 from .property_reads import read_property
+from .untaken import leave_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -118,6 +119,8 @@ def _lambda(walk: Walk, node: ast.Lambda) -> Value:
 def _conditional(walk: Walk, node: ast.IfExp) -> Value:
     test = evaluate(walk, node.test)
     known = decided(walk, node.test, test)
+    if known is not None:
+        leave_out(walk, node, test, known)
     outside = walk.place
     chosen: list[tuple[Value, tuple[Guard, ...]]] = []
     for taken, branch in ((True, node.body), (False, node.orelse)):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+from copy import copy
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.nodes import is_inside
 from ...facts.straight import only_call
 from ...facts.values import Attr, Element, Function, Method, Param, Unknown, same
 from ..events import Checkpoint, CheckpointSequential, LayerCheckpoint
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from ...facts.values import Call, Place, Value
+    from ...facts.walk import Untaken
     from ..events import TorchCheckpoint
     from ..history import History
 
@@ -97,8 +100,9 @@ def _passed_by(call: Call, helper: Function, calls: Iterable[Call]) -> Passed | 
 
 def paired(mine: Side, run: History) -> Pair | None:
     """``mine`` with the call of the same block where no checkpoint is made: the nearest that a switch decides."""
-    if not mine.place.guards:  # nothing excludes it from another call
-        return None
+    left_out = _with_left_out(mine, run)
+    if left_out is not None or not mine.place.guards:  # nothing excludes it from another call
+        return left_out
     by_mode = None
     for side in islice(_plain_sides(mine, run), _NEAREST):
         parts = parting(mine.place, side.place)
@@ -109,6 +113,27 @@ def paired(mine: Side, run: History) -> Pair | None:
             return found
         by_mode = by_mode or found
     return by_mode
+
+
+def _with_left_out(mine: Side, run: History) -> Pair | None:
+    """``mine`` with the plain call that a switch, as the program sets it, leaves out."""
+    for untaken in run.untaken_beside(mine.call):
+        given = _written_arguments(untaken.call, 0)
+        if given is None or not _is_one_block(untaken.call.func, mine.block) or not _is_instead(mine.call, untaken):
+            continue
+        call = copy(mine.call)
+        call.place = call.place._replace(guards=(*call.place.guards, untaken.instead))
+        parts = parting(call.place, untaken.call.place)
+        if parts is not None and not parts.by_mode:
+            return Pair(mine._replace(call=call), Side(untaken.call, untaken.call.func, given), parts)
+    return None
+
+
+def _is_instead(call: Call, untaken: Untaken) -> bool:
+    """Whether ``call`` is made on the other side, or behind a side that would have ended the function."""
+    side = untaken.node.orelse if untaken.instead.taken else untaken.node.body
+    ends = isinstance(side, list) and bool(side) and isinstance(side[-1], ast.Return | ast.Continue)
+    return ends or is_inside(call.node, untaken.node)
 
 
 def _plain_sides(mine: Side, run: History) -> Iterator[Side]:
