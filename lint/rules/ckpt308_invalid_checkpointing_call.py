@@ -7,16 +7,17 @@ Flags calls that fail as soon as they run: `gradient_checkpointing_enable(True)`
 on a model of diffusers, timm or torchvision, `_set_gradient_checkpointing` with the arguments that it took before
 transformers 4.35, any of them on a `DistributedDataParallel` or `DataParallel` object, and a Trainer that is to
 checkpoint a module of this file that is no transformers model. Models of transformers whose class supports no
-checkpointing (`MPNetModel`,
-`ConvNextV2ForImageClassification`, an `AutoModel` of `albert-base-v2`) are reported where they or their Trainer are to
-checkpoint. Also calls of torch's functions that do not fit their parameters (`checkpoint_wrapper(block,
-use_reentrant=...)`) or those of the function that is checkpointed
-(`checkpoint(block, x, use_reentrant=False, dropout=0.1)`, `checkpoint(self._forward, (x, mask), self.parameters(),
-True)`), calls without an input whose result takes the place of what they checkpoint, which run that instead of wrapping
-it (`self.conv = checkpoint(self.conv)`, `layer.forward = checkpoint(layer.forward)`), or calls of the module
-(`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)` for a model. A method that the
-program asks for first, by `hasattr` or `getattr` with a default, is fine. For Megatron-SWIFT: `recompute_granularity`
-of `full` without `recompute_method` and `recompute_num_layers`, or one of these two beside `selective`, its default.
+checkpointing (`MPNetModel`, `ConvNextV2ForImageClassification`, an `AutoModel` of `albert-base-v2`) are reported where
+they or their Trainer are to checkpoint. Also calls of torch's functions that do not fit their parameters
+(`checkpoint_wrapper(block, use_reentrant=...)`) or those of the function that is checkpointed (`checkpoint(block, x,
+use_reentrant=False, dropout=0.1)`, `checkpoint(self._forward, (x, mask), self.parameters(), True)`), calls without an
+input whose result takes the place of what they checkpoint, which run that instead of wrapping it (`self.conv =
+checkpoint(self.conv)`, `layer.forward = checkpoint(layer.forward)`), or calls of the module
+(`torch.utils.checkpoint(block)`), and `from_pretrained(gradient_checkpointing=True)` for a model. Keywords about
+checkpointing that the arguments of transformers and trl do not have: `TrainingArguments("out", use_reentrant=False)`. A
+method that the program asks for first, by `hasattr` or `getattr` with a default, is fine. For Megatron-SWIFT:
+`recompute_granularity` of `full` without `recompute_method` and `recompute_num_layers`, or one of these two beside
+`selective`, its default.
 
 ## Why is this bad?
 The method takes one dict of arguments for torch's checkpoint, `TypeError` otherwise; the other names belong to other
@@ -193,6 +194,8 @@ from transformers import AutoModel, ConvNextV2ForImageClassification, Trainer, T
 
 encoder = AutoModel.from_pretrained("microsoft/mpnet-base")
 encoder.gradient_checkpointing_enable()  # error
+TrainingArguments("out", gradient_checkpointing=True, use_reentrant=False)  # error
+TrainingArguments("out", use_gradient_checkpointing=True)  # error
 
 def train(name):
     model = ConvNextV2ForImageClassification.from_pretrained(name)
@@ -268,6 +271,13 @@ from transformers import AutoModel, ConvNextV2Model, Trainer, TrainingArguments
 AutoModel.from_pretrained("bert-base-uncased").gradient_checkpointing_enable()
 AutoModel.from_pretrained("microsoft/mpnet-base", trust_remote_code=True).gradient_checkpointing_enable()
 AutoModel.from_pretrained("bert-base-uncased")._set_gradient_checkpointing(True)
+settings = {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": False}}
+TrainingArguments("out", **settings)
+
+class Arguments(TrainingArguments):
+    use_gradient_checkpointing: bool = False
+
+Arguments("out", use_gradient_checkpointing=True)
 
 def train(name, flag):
     AutoModel.from_pretrained(name).gradient_checkpointing_enable()
@@ -463,6 +473,8 @@ args = TrainingArguments(folder, gradient_checkpointing=True, use_cpu=True, repo
 data = [{"input": torch.ones(1)}] * 8
 assert raises(lambda: Trainer(torch.nn.Linear(1, 1), args, train_dataset=data).train()) is AttributeError
 assert raises(lambda: Trainer(MPNetForMaskedLM(small), args, train_dataset=data).train()) is ValueError
+assert raises(lambda: TrainingArguments(folder, use_reentrant=False)) is TypeError
+assert raises(lambda: TrainingArguments(folder, use_gradient_checkpointing=True)) is TypeError
 ```
 
 ## References
@@ -481,14 +493,29 @@ from ..finding import Applicability, Severity
 from ..model.calls.block_arguments import misfit_of_block
 from ..model.calls.without_input import has_fallback, lacks_input, swallowed_by, written_block
 from ..model.conditions.guards import is_tested
-from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, HfEnable, TrainerBuild, names_wrapper
+from ..model.events import (
+    ApplyCheckpointing,
+    Checkpoint,
+    CheckpointWrap,
+    HfEnable,
+    TrainerArgs,
+    TrainerBuild,
+    names_wrapper,
+)
 from ..model.events.extract import MEGATRON_SWIFT, args_of
 from ..model.flow.mentions import mentions
 from ..model.known_models.checkpointing_support import names_not_checkpointed, not_checkpointed
 from ..model.libraries.makers import library_of
 from ..model.libraries.old_switch import old_switches
 from ..model.libraries.signatures import SIGNATURES, misfit
-from ..model.libraries.trainer import SWITCHES, is_enabled, where
+from ..model.libraries.trainer import (
+    KWARGS,
+    NO_ARGUMENTS,
+    SWITCHES,
+    is_enabled,
+    takes_no_others,
+    where,
+)
 from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, OneOf, given, together
 from ..model.report import DropKeyword, Remark, RenameAttribute, Replace, Report, Rewrite
@@ -515,6 +542,7 @@ NEEDS = (
     *together("transformers", "_set_gradient_checkpointing"),
     *together("transformers", tuple(given(maker, "checkpointing") for maker in _MAKERS)),
     *together("transformers", _MAKERS, "gradient_checkpointing", "**"),
+    *(given(made, word) for made in ("TrainingArguments", "Config") for word in NO_ARGUMENTS),
     *together("swift", "Arguments", ("recompute_granularity", "recompute_method", "recompute_num_layers")),
 )
 RAISES = True
@@ -563,6 +591,7 @@ def check(run: Run) -> Iterator[Report]:
     yield from _unbound(run)
     yield from _as_model_argument(run)
     yield from _from_elsewhere(run)
+    yield from _unknown_keywords(run)
     yield from _of_megatron(run)
     yield from _of_old_kind(run)
     for call in run.calls_to(_MODULE):
@@ -807,6 +836,20 @@ def _from_elsewhere(run: Run) -> Iterator[Report]:
 def _is_looked_for(run: Run, name: str) -> bool:
     """Whether the program asks whether something has ``name``."""
     return any(equals(question.argument(1), name) is True for question in run.calls_to("builtins.hasattr"))
+
+
+def _unknown_keywords(run: Run) -> Iterator[Report]:
+    """Keywords about checkpointing that no arguments of transformers and trl have, in any release."""
+    if mentions(run.program, "unsloth"):
+        return  # It adds fields to trl's classes.
+    for args in run.of(TrainerArgs):
+        unknown = next((name for name in NO_ARGUMENTS if args.call.written(name)), None)
+        if unknown is not None and not args.place.tries and takes_no_others(args):
+            yield Report(
+                args.node,
+                f"this call raises a TypeError: `{args.call.called}` has no parameter `{unknown}`; write "
+                f"`{SWITCHES[1]}` and `{KWARGS[1]}`",
+            )
 
 
 def _misfit(call: Call, name: str, problem: str) -> Report:

@@ -25,6 +25,7 @@ from ...facts.values import (
 )
 from ..events import HfEnable, HfSetting, KbitPrepare, KwargsWrite, SwiftArgs, TrainerArgs, TrainerBuild
 from ..events.extract import args_of, arguments_behind
+from ..names import canonical
 from ..types import bases, may_be_same_model, whole_model
 from ..variant import TRAINER_KEYS, hf_kwargs_reentrant, torch_reentrant
 
@@ -40,10 +41,21 @@ KWARGS = ("activation_checkpointing_kwargs", "gradient_checkpointing_kwargs")
 FINDS_UNUSED = "ddp_find_unused_parameters"
 #: What is called after DDP and holds for sharded models too.
 _OF_ANY_RUN = ("ddp_timeout", "ddp_backend")
+#: Classes of trl that derive from `TrainingArguments`.
+_OF_TRL = tuple(f"{task}Config" for task in ("SFT", "DPO", "GRPO", "KTO", "RLOO", "Reward", "ORPO", "CPO"))
+#: Names from other libraries, and of torch's parameter, that none of these classes has.
+NO_ARGUMENTS = ("use_reentrant", "use_gradient_checkpointing", "enable_gradient_checkpointing")
 #: What selects layers, where nothing is given.
 _UNSELECTIVE = {"every_n_layers": 1, "offload": False}
 #: Methods that change a dict.
 _CHANGES = ("update", "setdefault", "__setitem__", "__ior__", "pop", "clear")
+
+
+def takes_no_others(args: TrainerArgs) -> bool:
+    """Whether the class that ``args`` names is one of transformers or trl, and no class derived from it."""
+    library, _, name = canonical(args.call.name).rpartition(".")
+    known = _OF_TRL if library.startswith("trl") else ("TrainingArguments", "Seq2SeqTrainingArguments")
+    return args.call.called == name in known and library.partition(".")[0] in ("transformers", "trl")
 
 
 def where(value: Value, otherwise: ast.AST) -> ast.AST:
