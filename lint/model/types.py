@@ -32,6 +32,8 @@ PASS_THROUGH = frozenset(
         "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
     )
 )
+#: The classes among them.
+_WRAPPER_CLASSES = frozenset(name for name in PASS_THROUGH if name.startswith("torch.") and name.endswith("Parallel"))
 _SAME_OBJECT = frozenset(
     ("to", "cuda", "cpu", "half", "bfloat16", "float", "train", "eval", "requires_grad_", "double")
 )
@@ -52,6 +54,13 @@ def bases(cls: Class) -> Iterator[str]:
             for option in options(base):
                 if isinstance(option, Ref):
                     yield canonical(option.name)
+
+
+def wrapper_of(cls: Class) -> str:
+    """The wrapper of torch around a module that a class of the file derives from and is built like; empty for none."""
+    is_built_alike = all("__init__" not in owner.body for owner in (cls, *ancestors(cls)))
+    found = (name for name in bases(cls) if name in _WRAPPER_CLASSES)
+    return next(found, "") if is_built_alike else ""
 
 
 def class_names(value: Value) -> frozenset[str]:
@@ -80,6 +89,8 @@ def unwrapped(value: Value) -> Value:
                 )
             case Result(call) if call.method in _SAME_OBJECT:
                 inner = same_object(value)
+            case Instance(cls, call) if call is not None and wrapper_of(cls):
+                inner = found if (found := call.argument(0, "module")).node else value
             case Attr(base=base, name="module"):
                 inner = base
             case Attr(base=Result(call), name="model") if _is_trainer(call):

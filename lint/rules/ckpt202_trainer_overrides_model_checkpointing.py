@@ -71,6 +71,16 @@ def switched_on_at_the_trainer(name, rows):
     trainer.args.activation_checkpointing = True
     trainer.train()
 ```
+```python
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+
+def make_model():
+    model = AutoModelForCausalLM.from_pretrained("base")
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})  # error
+    return model
+
+Trainer(args=TrainingArguments("out", gradient_checkpointing=True), model_init=make_model).train()
+```
 
 ## Good
 ```python

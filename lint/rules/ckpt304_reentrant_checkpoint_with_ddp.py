@@ -6,7 +6,8 @@ forward pass checkpoints one and the same block several times, unless the graph 
 `_set_static_graph()`). Lightning's Trainer and Fabric wrap a model by their `strategy`, accelerate by the
 `DistributedDataParallelKwargs` that it is given. The same for a Trainer whose arguments say
 `ddp_find_unused_parameters=True`, when they are built or later, or that trains a PEFT adapter and sets another `ddp_*`
-argument without this one: for adapters the Trainer switches it on. ms-swift trains an adapter unless told otherwise, so
+argument without this one: for adapters the Trainer switches it on, as it does for a model of the program that
+checkpoints by itself, without the switch of transformers. ms-swift trains an adapter unless told otherwise, so
 there `NPROC_PER_NODE` above 1 and a reentrant variant are enough. `prepare_model_for_kbit_training` of a quantized
 model chooses the reentrant variant unless told otherwise (CKPT103).
 
@@ -195,6 +196,24 @@ class Classifier(torch.nn.Module):
 
 model = DistributedDataParallel(Classifier().train(), find_unused_parameters=True)
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+from transformers import Trainer, TrainingArguments
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.block = nn.Linear(8, 8), nn.Sequential(nn.Linear(8, 8), nn.Tanh())
+
+    def forward(self, x):
+        return {"loss": checkpoint(self.block, self.embed(x), use_reentrant=True).mean()}  # error
+
+def make(trial):
+    return Net()
+
+Trainer(model_init=make, args=TrainingArguments("out", ddp_broadcast_buffers=False)).train()
+```
 
 ## Good
 ```python
@@ -359,10 +378,59 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         torch.multiprocessing.spawn(work, (f"{folder}/store",), nprocs=2)
 ```
+```python
+# slow
+import os
+import tempfile
+import torch
+import torch.distributed as dist
+from torch.utils.checkpoint import checkpoint
+from transformers import PretrainedConfig, PreTrainedModel, Trainer, TrainingArguments
+
+class Net(torch.nn.Module):
+    def __init__(self, reentrant):
+        super().__init__()
+        self.embed, self.block, self.reentrant = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), reentrant
+
+    def forward(self, x):
+        return {"loss": checkpoint(self.block, self.embed(x), use_reentrant=self.reentrant).mean()}
+
+class OfTransformers(PreTrainedModel):
+    def __init__(self, reentrant):
+        super().__init__(PretrainedConfig())
+        self.net = Net(reentrant)
+
+    def forward(self, x):
+        return self.net(x)
+
+def problem(model, path, **options):
+    args = TrainingArguments(
+        f"{path}-out", use_cpu=True, report_to="none", max_steps=2, save_strategy="no", disable_tqdm=True, **options
+    )
+    try:
+        Trainer(model, args, train_dataset=[{"x": torch.ones(8)}] * 32).train()
+    except RuntimeError as error:
+        return str(error)
+    return ""
+
+def work(rank, path):
+    os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost", MASTER_PORT="0")
+    dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=2)
+    once = "Expected to mark a variable ready only once"
+    for kind in (Net, OfTransformers):
+        assert once in problem(kind(True), path) and once in problem(kind(True), path, ddp_find_unused_parameters=True)
+        assert problem(kind(False), path) == problem(kind(True), path, ddp_find_unused_parameters=False) == ""
+    dist.barrier()
+    os._exit(0)  # gloo's threads may abort an interpreter that ends while they run
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(work, (f"{folder}/store",), nprocs=2)
+```
 
 ## References
 huggingface/peft#313, huggingface/trl#921, #4782; pytorch/pytorch#81296; transformers 5.23 `trainer.py`
-(`find_unused_parameters` of a model that is no `PreTrainedModel`); ms-swift 4.6 `trainers/mixin.py`
+(`find_unused_parameters` of a model, by its class and its switch); ms-swift 4.6 `trainers/mixin.py`
 (`_fix_gradient_checkpointing`: the reentrant variant by default up to 3.5, the other one under DDP since).
 """
 

@@ -83,6 +83,41 @@ def test_what_looks_for_nothing(script):
     assert _codes(script, "pl.LightningModule" if "pl." in script else "nn.Module") == set()
 
 
-def test_models_of_transformers_have_another_default():
-    assert _codes(TRAINER["its default for modules"], "PreTrainedModel") == set()
+def test_models_of_transformers_have_another_default_while_their_switch_is_on():
+    """Executed by the evidence of CKPT304: a model that checkpoints without the switch looks for unused parameters."""
+    told = "ddp_broadcast_buffers=False, gradient_checkpointing=True"
+    assert _codes(_TRAIN.format(told), "PreTrainedModel") == set()
+    assert (
+        _codes("Net.gradient_checkpointing = True\n" + TRAINER["its default for modules"], "PreTrainedModel") == set()
+    )
+    assert _codes(TRAINER["its default for modules"], "PreTrainedModel") == {"CKPT304"}
     assert _codes(TRAINER["what it is told"], "PreTrainedModel") == {"CKPT304"}
+
+
+MADE = {
+    "a lambda": "model_init=lambda: Net()",
+    "a function": "model_init=make",
+    "with a trial": "model_init=make_for",
+    "a partial": "model_init=functools.partial(make_for, None)",
+    "beside no model": "model=None, model_init=make",
+}
+
+
+@pytest.mark.parametrize("given", MADE.values(), ids=MADE)
+def test_a_trainer_makes_its_model(given):
+    head = "import functools\ndef make():\n    return Net()\ndef make_for(trial):\n    return Net()\n"
+    build = (
+        "args = TrainingArguments('out', ddp_find_unused_parameters={})\nTrainer(" + given + ", args=args).train()\n"
+    )
+    assert _codes(head + build.format(True), "nn.Module") == {"CKPT304"}
+    assert _codes(head + build.format(False), "nn.Module") == set()
+
+
+def test_a_class_derived_from_ddp_wraps_like_it():
+    head = "from torch.nn.parallel import DistributedDataParallel as DDP\nclass Wrapped(DDP):\n"
+    method = "    def __getattr__(self, name):\n        return getattr(super().__getattr__('module'), name)\n"
+    other = "    def __init__(self, net, looks):\n        super().__init__(net, find_unused_parameters=False)\n"
+    build = "model = Wrapped(Net(), find_unused_parameters={})\n"
+    assert _codes(head + method + build.format(True), "nn.Module") == {"CKPT304"}
+    assert _codes(head + method + build.format(False), "nn.Module") == set()
+    assert _codes(head + other + "model = Wrapped(Net(), True)\n", "nn.Module") == set()

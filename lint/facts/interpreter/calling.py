@@ -35,6 +35,7 @@ from ..values import (
 from .builtin_calls import call_known
 from .entry_points import as_command
 from .handing_on import resolve
+from .model_makers import with_model_made
 from .picked import argument_picked
 from .ways_to_call import ways_to_call
 
@@ -113,6 +114,7 @@ def _add_double_star(given: Arguments, value: Value) -> None:
 
 
 def _call_one(walk: Walk, node: ast.Call, target: Value, given: Arguments) -> Value:
+    given = with_model_made(walk, node, target, given)
     call = Call(node, target, walk.place, walk.program.next_order(), given)
     call.grad = walk.program.grad.current
     resolve(walk, call)

@@ -24,7 +24,7 @@ from ...facts.values import (
 )
 from ..names import canonical
 from ..texts.passing_names import is_named_in
-from ..types import bases, is_hf_model
+from ..types import bases, is_hf_model, wrapper_of
 from . import checkpoints as c
 from . import environment as env
 from . import launchers as la
@@ -160,7 +160,7 @@ def events_of(call: Call) -> Iterator[CallEvent]:
                 yield c.CheckpointPartial(call)
         case Class() as cls:
             for base in bases(cls):
-                kind = _constructor(base)
+                kind = FUNCTIONS[base] if base == wrapper_of(cls) and base in FUNCTIONS else _constructor(base)
                 if kind is not None:
                     yield kind(call)
                     return

@@ -14,18 +14,19 @@ from ...facts.values import (
     Value,
     options,
 )
-from ..events import ACCELERATOR, DdpWrap, HandOver, SwiftArgs, TrainerBuild, strategy_of
+from ..events import ACCELERATOR, DdpWrap, FlagWrite, HandOver, HfEnable, SwiftArgs, TrainerBuild, strategy_of
 from ..events.extract import args_of
 from ..names import canonical
 from ..types import is_hf_model
 from .sharding import class_of
-from .trainer import finds_unused, speaks_of_ddp
+from .trainer import finds_unused, is_enabled, speaks_of_ddp
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
     from ...facts.values import Call, Place
+    from ..events import TrainerArgs
     from ..regions.region import Region
     from ..run import Run
 
@@ -72,14 +73,20 @@ def _by_trainer(run: Run) -> Iterator[DataParallel]:
     """The models of the program that a Trainer of transformers wraps in DDP, where its arguments speak of that."""
     for trainer in run.of(TrainerBuild):
         cls = class_of(trainer.model)
-        found = [args for value in options(trainer.args) if (args := args_of(value)) is not None]
-        for args in found if isinstance(cls, Class) else ():
-            if isinstance(args, SwiftArgs) or not speaks_of_ddp(args):
+        for value in options(trainer.args) if isinstance(cls, Class) else ():
+            args = args_of(value)
+            if args is None or isinstance(args, SwiftArgs) or not speaks_of_ddp(args):
                 continue
             finds = finds_unused(run, args)
-            if isinstance(finds, Absent) and not is_hf_model(trainer.model):
-                finds = Const(True)  # The Trainer's default for a model that is not one of transformers.
+            if isinstance(finds, Absent) and not (is_hf_model(trainer.model) and _may_be_switched_on(run, args, value)):
+                finds = Const(True)  # The Trainer's default, but for a model of transformers whose switch is on.
             yield DataParallel(trainer.model, args.call, trainer.call, finds, args.setting("ddp_static_graph"))
+
+
+def _may_be_switched_on(run: Run, args: TrainerArgs, value: Value) -> bool:
+    """Whether a flag of transformers may be on in a model of the program, which checkpoints by it or without it."""
+    switched = is_enabled(run, args, value) is not False or any(run.of(HfEnable, FlagWrite))
+    return switched or any("gradient_checkpointing" in (*cls.fields, *cls.body) for cls in run.program.classes)
 
 
 def trained_region(run: Run, module: Value) -> Region:
