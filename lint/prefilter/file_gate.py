@@ -20,8 +20,11 @@ if TYPE_CHECKING:
     from ..facts.imported.local import FindModule, LocalModule
     from ..project.settings import Settings
 
-#: Words of a script that puts a run together from modules: it trains or wraps a model, or is an entry point.
+#: Words of a file that puts a run together from modules: it trains or wraps a model, is an entry point, or calls a
+#: `checkpoint` that it may have from another module.
 STARTS = (
+    "checkpoint(",
+    "ckpt(",
     "Trainer(",
     ".backward(",
     "FullyShardedDataParallel",

@@ -397,6 +397,17 @@ class Layer(nn.Module):
     def biased(self, x, bias, scale=1.0, return_dict=False):
         return (self.mlp(x) + bias) * scale
 
+    def in_turn(self, x, gate):
+        if self.grad_ckpt:
+            x = checkpoint(self.out, x, gate, use_reentrant=False)
+        else:
+            x = self.out(x, gate)
+        if self.grad_ckpt:
+            x = checkpoint(self.out, x, [gate], use_reentrant=False)
+        else:
+            x = self.out(x, [gate])
+        return x
+
     def of_evaluation(self, x):
         if self.training:
             return checkpoint(self.mlp, x, use_reentrant=False)

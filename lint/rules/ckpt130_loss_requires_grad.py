@@ -37,6 +37,17 @@ def scaled(model, batch, scaler, optimizer):
     loss.requires_grad_(True)  # error
     scaler.scale(loss).backward()
     scaler.step(optimizer)
+
+def accumulated(model, batch, scaler, accelerator, steps):
+    loss = model(**batch).loss
+    loss.requires_grad_(True)  # error
+    (loss / steps).backward()
+    loss = model(**batch).loss
+    loss.requires_grad_(True)  # error
+    scaler.scale(0.5 * loss / steps).backward()
+    loss = model(**batch).loss
+    loss.requires_grad_(True)  # error
+    accelerator.backward(loss / steps)
 ```
 ```python
 import torch.nn as nn
@@ -250,7 +261,7 @@ from ..model.events import (
     KbitPrepare,
     TrainerArgs,
 )
-from ..model.flow.statements import own_statement, return_behind, stored_under
+from ..model.flow.statements import own_statement, return_behind, stored_under, unscaled
 from ..model.libraries.trainer import enable_reentrant
 from ..model.names import canonical
 from ..model.needs import CHECKPOINTS, together
@@ -412,10 +423,8 @@ def _backward(run: Run, names: tuple[str, ...], node: ast.AST, place: Place) -> 
     """The backward pass from the tensor called one of ``names``, in the same function behind ``node`` or around it."""
     for event in run.of(Backward):
         call = event.call
-        receiver = call.receiver
-        # `scaler.scale(loss).backward()`
-        scaled = receiver.call.node.args if isinstance(receiver, Result) and receiver.call.method == "scale" else []
-        written = [*([call.attribute.value] if call.attribute is not None else []), *call.node.args, *scaled]
+        given = [*([call.attribute.value] if call.attribute is not None else []), *call.node.args]
+        written = [*given, *(part for value in given for part in unscaled(value))]
         follows = call.place.function is place.function and call.node.lineno > getattr(node, "lineno", 0)
         if node in written or (follows and any(source_text(expression) in names for expression in written)):
             return call.node

@@ -14,7 +14,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 #: The files of :mod:`tests.spelling` that define spellings.
-_FILES = ("imports", "calls", "settings", "classes", "statements", "modules")
+_FILES = (
+    "imports",
+    "calls",
+    "settings",
+    "classes",
+    "statements",
+    "modules",
+    "guards",
+    "containers",
+    "training",
+    "configured",
+)
 
 _found: dict[str, Callable[[ast.Module], dict[str, ast.Module] | None]] = {}
 
@@ -115,6 +126,12 @@ def forwards(tree: ast.Module) -> Iterator[ast.FunctionDef]:
     for cls in ast.walk(tree):
         if isinstance(cls, ast.ClassDef):
             yield from (part for part in cls.body if isinstance(part, ast.FunctionDef) and part.name == "forward")
+
+
+def methods(cls: ast.ClassDef) -> list[ast.FunctionDef]:
+    """The methods of ``cls`` that have an object."""
+    found = [part for part in cls.body if isinstance(part, ast.FunctionDef) and part.args.args]
+    return [part for part in found if part.args.args[0].arg == "self"]
 
 
 def inner_scopes(tree: ast.Module) -> set[ast.AST]:

@@ -34,7 +34,7 @@ from ..values import (
 )
 from .builtin_calls import call_known
 from .entry_points import as_command
-from .handing_on import resolve
+from .handing_on import handed_through, resolve
 from .model_makers import with_model_made
 from .picked import argument_picked
 from .ways_to_call import ways_to_call
@@ -135,9 +135,11 @@ def _own_call(called: Value) -> Value:
 def _result(walk: Walk, call: Call) -> Value:
     match call.func:
         case Function() as function:
-            return walk.follow(function, as_command(walk, function, call), None)
+            given = walk.follow(function, as_command(walk, function, call), None)
+            return handed_through(call) or given
         case Method(receiver, function):
-            return walk.follow(function, call, receiver)
+            given = walk.follow(function, call, receiver)
+            return handed_through(call) or given
         case Class() as cls:
             return _instantiate(walk, cls, call)
         case Choice():

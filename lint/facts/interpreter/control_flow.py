@@ -34,6 +34,7 @@ from ..values import (
 from ..values.grad_mode import GradState
 from .bindings import assign
 from .conditions import decided
+from .fallback_imports import imported_for_use
 from .switching import switches_only
 from .untaken import leave_out
 
@@ -308,6 +309,7 @@ def try_block(walk: Walk, node: ast.Try) -> bool:
         if not walk.engine.execute(walk, handler.body):
             going_on.append(caught)
             left = grad.current if after is None else left.met_by(grad.current)
+            walk.scope.names |= imported_for_use(after, walk.scope.names)
             after = walk.scope.names if after is None else joined(after, walk.scope.names, ((), (caught,)))
         else:
             walk.scope.leave(walk.scope.names)

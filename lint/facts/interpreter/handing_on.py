@@ -10,6 +10,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..nodes import all_nodes
+from ..objects.classes import is_run_as_written
 from ..parameters import parameter_names, positional_names
 from ..scopes import bound_names
 from ..straight import only_call
@@ -89,10 +90,33 @@ class Wrapper(NamedTuple):
     does_more: bool
 
 
-def wrapper_made(decorator: Function) -> Wrapper | None:
-    """What ``decorator`` makes of each function that it gets, where that hands everything on; None for others."""
+def handed_through(call: Call) -> Value | None:
+    """What ``call`` gives for what it gets, where that is the same to whoever calls it; None for other calls.
+
+    `create_custom_forward(block)` gives a function that calls `block` with all that it gets.
+    """
+    match call.func:
+        case Function() as function:
+            taken = 0
+        case Method(_, function):
+            taken = 1
+        case _:
+            return None
+    wrapper = wrapper_made(function, taken) if is_run_as_written(function) else None
+    if wrapper is None or wrapper.does_more or len(call.args) != 1 or call.open_args:
+        return None
+    return call.args[0]
+
+
+def wrapper_made(decorator: Function, taken: int = 0) -> Wrapper | None:
+    """What ``decorator`` makes of each function that it gets, where that hands everything on; None for others.
+
+    Args:
+        decorator: The function of the file.
+        taken: How many of its parameters are given before, such as the object of a method.
+    """
     node = decorator.node
-    parameters = positional_names(node)[:1]
+    parameters = positional_names(node)[taken : taken + 1]
     if not isinstance(node, ast.FunctionDef) or not parameters or parameters[0] in bound_names(node):
         return None
     match node.body[-1]:
@@ -141,7 +165,7 @@ def _kept_call(node: ast.FunctionDef) -> ast.Call | None:
 
 def _passes_all(inner: ast.Call, node: FunctionNode, names: list[str]) -> bool:
     """Whether ``inner`` gets what the parameters hold, ``names`` before `*args` and `**kwargs`, and nothing else."""
-    return node.args.kwarg is not None and _own_keywords(inner, node, names) == {}
+    return _own_keywords(inner, node, names) == {}
 
 
 def _own_keywords(inner: ast.Call, node: FunctionNode, names: list[str]) -> Mapping[str, ast.Constant] | None:

@@ -104,7 +104,8 @@ def paired(mine: Side, run: History) -> Pair | None:
     if left_out is not None or not mine.place.guards:  # nothing excludes it from another call
         return left_out
     by_mode = None
-    for side in islice(_plain_sides(mine, run), _NEAREST):
+    near = [*islice(_plain_sides(mine, run), _NEAREST)]
+    for side in [side for side in near if _are_branches(mine.place, side.place)] or near:
         parts = parting(mine.place, side.place)
         if parts is None:
             continue
@@ -134,6 +135,11 @@ def _is_instead(call: Call, untaken: Untaken) -> bool:
     side = untaken.node.orelse if untaken.instead.taken else untaken.node.body
     ends = isinstance(side, list) and bool(side) and isinstance(side[-1], ast.Return | ast.Continue)
     return ends or is_inside(call.node, untaken.node)
+
+
+def _are_branches(place: Place, other: Place) -> bool:
+    """Whether these are the two branches of one condition, which belong together more than what is near."""
+    return any(mine.test is its.test and mine.taken != its.taken for mine in place.guards for its in other.guards)
 
 
 def _plain_sides(mine: Side, run: History) -> Iterator[Side]:

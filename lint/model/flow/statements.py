@@ -72,3 +72,15 @@ def base_name(expression: ast.expr) -> str:
     while isinstance(expression, ast.Subscript):
         expression = expression.value
     return expression.id if isinstance(expression, ast.Name) else ""
+
+
+def unscaled(written: ast.expr) -> list[ast.expr]:
+    """The expressions of which ``written`` is a multiple: `loss` of `scaler.scale(loss / 4)`; itself for others."""
+    match written:
+        case ast.Call(func=ast.Attribute(attr="scale"), args=[inner]):
+            return unscaled(inner)
+        case ast.BinOp(left=left, op=ast.Div()):
+            return unscaled(left)
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return [*unscaled(left), *unscaled(right)]
+    return [written]
