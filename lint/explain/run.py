@@ -17,9 +17,10 @@ from ..model.libraries.quantized import is_quantized
 from ..model.libraries.trainer import KWARGS, SWITCHES, enable_reentrant, where
 from ..model.run import Run
 from ..model.state.modes import Modes
-from ..model.types import class_names, is_hf_model, unwrapped
+from ..model.types import class_names, is_hf_model, origins, unwrapped
 from ..model.variant import hf_kwargs_reentrant
 from ..rules import load_rules
+from .alternatives import told_once
 from .programs import asked_of_megatron, asked_of_swift, asked_of_torchtune
 from .state import Explanation, Model, State, Step, Where, variant
 from .wording import WRAPPED, Asked, asked, code, condition
@@ -107,28 +108,30 @@ class _Story:
         self.steps: list[tuple[int, Step]] = []
         self.raising = _raising(run)
         self._stopping = _stopping(run)
+        self._told_once = told_once(run.events)
+        self._told = {other for _, others in self._told_once.values() for other in others}
         #: The plugin of accelerate that was built last, and whether one asks for checkpointed layers at all.
         self._plugin: ast.AST | None = None
         self._wraps_layers = any(plugin.checkpoints for plugin in run.of(e.FsdpPlugin))
 
     def tell(self, event: e.Event) -> None:
-        """Note what ``event`` does; what raises does nothing."""
-        if event.node in self.raising:
+        """Note what ``event`` does; what raises does nothing, nor does what was told with another event."""
+        if event.node in self.raising or event in self._told:
             return
         effect = self._effect(event)
         if effect:
             self.steps.append((event.order, _step(event.node, effect)))
 
     def _effect(self, event: e.Event) -> str:
-        place, when = _where(event.node), condition(event.place)
+        place, when = _where(event.node), self._when(event)
         match event:
             case e.HfEnable():
                 state = State(True, enable_reentrant(self.run, event))
-                return self._model(event.model, event.node).change(place, state, when)
+                return self._model_of(event).change(place, state, when)
             case e.HfDisable():
-                return self._model(event.model, event.node).change(place, State(False), when)
+                return self._model_of(event).change(place, State(False), when)
             case e.KbitPrepare():
-                model, state = self._model(event.model, event.node), _prepared(self.run, event)
+                model, state = self._model_of(event), _prepared(self.run, event)
                 if state.on is False:
                     return _under(when, f"{_LEAVES}: {model.state}")
                 return model.change(place, state, when)
@@ -190,12 +193,33 @@ class _Story:
         said = model.change(_where(args.node), wanted.or_else(model.state), when)
         return f"{said} (from {_words(args.node)}){replaced}"
 
+    def _when(self, event: e.Event) -> str:
+        shared = self._told_once.get(event)
+        when = condition(event.place.guards if shared is None else shared[0])
+        method = self._method_offered(event) if isinstance(event, e.HfDisable) else None
+        return " and ".join(filter(None, (method and f"`{method}` runs", when)))
+
+    def _method_offered(self, event: e.HfDisable) -> str | None:
+        """The function that does what ``event`` does to a model made elsewhere, if nothing here calls it."""
+        place, model = event.place, unwrapped(event.model)
+        if place.walk == 0 or place.stack or place.function is None:
+            return None
+        made = model.call if isinstance(model, Result) else None
+        return None if made is None or made.place.walk == place.walk else place.function.name
+
+    def _model_of(self, event: e.HfEnable | e.HfDisable | e.KbitPrepare) -> Model:
+        """The model of ``event``, in all ways that it may be built."""
+        model = self._model(event.model, event.node)
+        others = self._told_once.get(event, ((), []))[1]
+        model.values += [found for it in others if isinstance(it, type(event)) for found in origins(it.model)]
+        return model
+
     def _model(self, value: Value, node: ast.Call) -> Model:
-        inner = unwrapped(value)
+        found = list(origins(value))
         for model in self.models:
-            if same(inner, model.value):
+            if all(any(same(inner, known) for known in model.values) for inner in found):
                 return model
-        self.models.append(Model(inner, _name(node)))
+        self.models.append(Model(found, _name(node)))
         return self.models[-1]
 
 
@@ -235,8 +259,8 @@ def _is_model(value: Value) -> bool:
 
 def _caveat(run: Run, model: Model) -> str:
     """Why a model on which checkpointing is on does not use it in the training loop of the file; empty if it does."""
-    value = model.value
-    if not isinstance(value, Result) or not value.call.name.endswith(".from_pretrained"):
+    value = model.values[0]
+    if len(model.values) > 1 or not isinstance(value, Result) or not value.call.name.endswith(".from_pretrained"):
         return ""
     trains_itself = any(run.of(e.Backward)) and not any(run.of(e.TrainerBuild))
     switched = any(run.of(e.TrainSwitch)) or Modes(run, value).escapes
@@ -260,7 +284,7 @@ def _elsewhere(story: _Story) -> Iterator[tuple[int, Step]]:
     for call in story.run.method_calls(*_SWITCHES, *_OTHER_SWITCHES):
         if call.node not in told and call.node not in story.raising and isinstance(call.func, Attr):
             effect = f"of a model that is not known here: {_switched(story.run, call)}"
-            yield call.order, _step(call.node, _under(condition(call.place), effect))
+            yield call.order, _step(call.node, _under(condition(call.place.guards), effect))
 
 
 def _switched(run: Run, call: Call) -> str:

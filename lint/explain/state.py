@@ -70,10 +70,13 @@ class Explanation(NamedTuple):
 class Model:
     """A model of the run, with what happened to it so far."""
 
-    def __init__(self, value: Value, name: str) -> None:
-        self.value = value
+    def __init__(self, values: list[Value], name: str) -> None:
+        #: What it may be: the ways in which it is built.
+        self.values = values
         self.name = name
         self.history: list[tuple[Where, State]] = []
+        #: The last change, if it was under a condition.
+        self._last: _Change | None = None
 
     @property
     def state(self) -> State:
@@ -82,14 +85,13 @@ class Model:
 
     def change(self, where: Where, state: State, condition: str) -> str:
         """Set the state; under a ``condition`` it may also stay as it is. Returns what to say."""
-        old = self.state
+        last = self._last
+        old = last.before if last is not None and last.condition == condition else self.state
+        self._last = _Change(condition, state, old) if condition else None
         if not condition or state == old:
             self.history.append((where, state))
             return str(state)
-        before = "as before" if old.said else str(old)
-        said = f"{state} when {condition}, otherwise {before}"
-        reentrant = old.reentrant if old.reentrant == state.reentrant else None
-        self.history.append((where, State(old.on if old.on == state.on else None, reentrant, said)))
+        self.history.append((where, _either(old, last, condition, state)))
         return f"when {condition}: {state}"
 
     def verdict(self, caveat: str) -> Verdict:
@@ -98,3 +100,25 @@ class Model:
         last = places[-1] if places else None
         earlier = tuple(where for where in dict.fromkeys(places[:-1]) if where != last)
         return Verdict(self.name, self.state, last, earlier, caveat if self.state.on is not False else "")
+
+
+class _Change(NamedTuple):
+    """A change under a condition: what holds then, and what held before."""
+
+    condition: str
+    state: State
+    before: State
+
+
+def _either(old: State, last: _Change | None, condition: str, state: State) -> State:
+    """What holds where ``state`` does under ``condition``, and else ``old``, as the change ``last`` left it."""
+    if last is not None and last.state == state and condition.startswith(f"{last.condition} and "):
+        return old  # What that one did, under a part of its condition: the way of an exception handler.
+    before = "as before" if old.said else str(old)
+    if last is not None and last.condition == f"not {condition}":
+        old, before = last.state, str(last.state)
+    elif last is not None and condition == f"not {last.condition}":
+        condition, old, before, state = last.condition, state, str(state), last.state
+    reentrant = old.reentrant if old.reentrant == state.reentrant else None
+    on = old.on if old.on == state.on else None
+    return State(on, reentrant, f"{state} when {condition}, otherwise {before}")

@@ -13,7 +13,9 @@ from ..model.variant import hf_kwargs_reentrant
 from .state import State, variant
 
 if TYPE_CHECKING:
-    from ..facts.values import Guard, Place, Value
+    from collections.abc import Iterable
+
+    from ..facts.values import Guard, Value
     from ..model.events import TrainerArgs
     from ..model.run import Run
 
@@ -29,9 +31,9 @@ def code(node: ast.AST) -> str:
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
 
 
-def condition(place: Place) -> str:
-    """The conditions a statement is under; empty when it is under none."""
-    return " and ".join(dict.fromkeys(map(_guard, place.guards)))
+def condition(guards: Iterable[Guard]) -> str:
+    """The conditions ``guards`` in words; empty when there are none."""
+    return " and ".join(dict.fromkeys(map(_guard, guards)))
 
 
 def _guard(guard: Guard) -> str:

@@ -30,6 +30,57 @@ LOAD = 'from transformers import AutoModelForCausalLM, Trainer, TrainingArgument
 OPTION = "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument({0})\nargs = parser.parse_args()\n"
 LOOP = "for batch in loader:\n    model(**batch).loss.backward()\n"
 SCRIPTS = {
+    "a model that an adapter may be around": (
+        LOAD + "from peft import LoraConfig, PeftModel, get_peft_model\n"
+        "if args.adapter:\n    model = PeftModel.from_pretrained(model, args.adapter)\n"
+        "elif args.lora:\n    model = get_peft_model(model, LoraConfig())\n"
+        f"model.gradient_checkpointing_enable()\nmodel.train()\n{LOOP}",
+        "model: on, non-reentrant; decided by train.py:8",
+    ),
+    "a model that one of two calls loads": (
+        "from transformers import AutoModelForCausalLM, LlamaForCausalLM\n"
+        "if args.llama:\n    model = LlamaForCausalLM.from_pretrained('m')\n"
+        "else:\n    model = AutoModelForCausalLM.from_pretrained('m')\n"
+        f"model.gradient_checkpointing_enable()\nmodel.train()\n{LOOP}",
+        "model: on, non-reentrant; decided by train.py:6",
+    ),
+    "a model that only one way loads": (
+        "from transformers import AutoModelForCausalLM\nmodel = None\n"
+        "if args.load:\n    model = AutoModelForCausalLM.from_pretrained('m')\n    model.train()\n"
+        "if args.load and args.save:\n    model.gradient_checkpointing_enable()\n" + LOOP,
+        "model: on, non-reentrant when `args.load and args.save`, otherwise off; left open by train.py:7",
+    ),
+    "prepared under a condition, decided by the Trainer": (
+        "from peft import prepare_model_for_kbit_training\n"
+        "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+        "model = AutoModelForCausalLM.from_pretrained('m', load_in_4bit=True)\n"
+        "if args.prepare:\n    model = prepare_model_for_kbit_training(model)\n"
+        "Trainer(model, TrainingArguments('out', gradient_checkpointing=True))\n",
+        "model: on, non-reentrant; decided by train.py:6, overwrites train.py:5",
+    ),
+    "on or off": (
+        LOAD
+        + "if save:\n    model.gradient_checkpointing_enable()\nelse:\n    model.gradient_checkpointing_disable()\n",
+        "model: on, non-reentrant when `save`, otherwise off; left open by train.py:6",
+    ),
+    "off for a while": (
+        LOAD + "model.gradient_checkpointing_enable()\non = model.is_gradient_checkpointing\n"
+        "if on:\n    model.gradient_checkpointing_disable()\nmodel.generate(x)\n"
+        f"if on:\n    model.gradient_checkpointing_enable()\nmodel.train()\n{LOOP}",
+        "model: on, non-reentrant; decided by train.py:9, overwrites train.py:3, train.py:6",
+    ),
+    "with keywords, or without for older releases": (
+        LOAD + "try:\n    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={'use_reentrant': False})\n"
+        f"except TypeError:\n    model.gradient_checkpointing_enable()\nmodel.train()\n{LOOP}",
+        "model: on, non-reentrant; decided by train.py:6, overwrites train.py:4",
+    ),
+    "a method that switches it off, which nothing calls": (
+        "from transformers import AutoModelForCausalLM\nclass Held:\n    def __init__(self):\n"
+        "        self.model = AutoModelForCausalLM.from_pretrained('m').train()\n"
+        "        self.model.gradient_checkpointing_enable()\n    def close(self):\n"
+        "        self.model.gradient_checkpointing_disable()\nHeld()\n",
+        "self.model: off when `close` runs, otherwise on, non-reentrant; left open by train.py:7",
+    ),
     "arguments in another file": (
         LOAD + "from arguments import make\nTrainer(model, make())\n",
         "model: on, non-reentrant; decided by arguments.py:8",
