@@ -3,7 +3,8 @@
 ## What it does
 Flags a checkpoint with `preserve_rng_state=False` in whose region this file shows a dropout layer with a probability
 above zero or a call that samples from torch's generator. For the settings of transformers, which take the keyword in a
-dict, a `lora_dropout` above zero on the same model counts. Regions that draw nothing, and programs that compile (the
+dict, and for wrappers around the layers of its models, a `lora_dropout` above zero on the same model counts, and the
+dropout that its configuration or its weights have. Regions that draw nothing, and programs that compile (the
 compiler ignores the setting), are fine.
 
 ## Why is this bad?
@@ -90,6 +91,33 @@ class Encoder(nn.Module):
         x = checkpoint(self.center, self.linear(x), use_reentrant=False, preserve_rng_state=False)
         return checkpoint(self.sample, x, use_reentrant=False, preserve_rng_state=False)  # error
 ```
+```python
+from functools import partial
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+from transformers import GPT2LMHeadModel, OPTConfig, OPTForCausalLM
+from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+from transformers.models.opt.modeling_opt import OPTDecoderLayer
+
+wrapper = partial(checkpoint_wrapper, preserve_rng_state=False)
+
+def whole():
+    model = GPT2LMHeadModel.from_pretrained("gpt2-xl", use_cache=False)
+    apply_activation_checkpointing(  # error
+        model, checkpoint_wrapper_fn=wrapper, check_fn=lambda module: isinstance(module, GPT2Block)
+    )
+    model.train()
+    return model
+
+def by_configuration():
+    model = OPTForCausalLM(OPTConfig(use_cache=False))
+    apply_activation_checkpointing(  # error
+        model, checkpoint_wrapper_fn=wrapper, check_fn=lambda module: isinstance(module, OPTDecoderLayer)
+    )
+    return model
+```
 
 ## Good
 ```python
@@ -139,6 +167,33 @@ quiet(input_ids=None).loss.backward()
 
 ## Fix safety
 Safe: without the keyword the random state is kept, and what the forward pass computes does not change.
+```python
+from functools import partial
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    apply_activation_checkpointing,
+    checkpoint_wrapper,
+)
+from transformers import AutoModelForCausalLM, GPT2LMHeadModel
+from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+wrapper = partial(checkpoint_wrapper, preserve_rng_state=False)
+
+def without_dropout():
+    model = AutoModelForCausalLM.from_pretrained("meta-llama/Llama-2-7b-hf", use_cache=False)
+    apply_activation_checkpointing(
+        model, checkpoint_wrapper_fn=wrapper, check_fn=lambda module: isinstance(module, LlamaDecoderLayer)
+    )
+    model.train()
+    return model
+
+def in_eval_mode():
+    model = GPT2LMHeadModel.from_pretrained("gpt2-xl", use_cache=False)
+    apply_activation_checkpointing(
+        model, checkpoint_wrapper_fn=wrapper, check_fn=lambda module: isinstance(module, GPT2Block)
+    )
+    return model.eval()
+```
 
 ## Evidence
 ```python
@@ -172,10 +227,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import ABSENT, Dict, Value, equals, options, same
+from ..facts.values import ABSENT, Dict, Ref, Value, equals, options, same
 from ..finding import Applicability, Severity
 from ..model.conditions.ramps import may_be_first_of_ramp
 from ..model.events import (
+    BlockWrapping,
     Checkpointing,
     Compile,
     HfEnable,
@@ -188,7 +244,10 @@ from ..model.events import (
     WrapperCheckpointing,
 )
 from ..model.events.extract import args_of
+from ..model.known_models.transformers_layers import is_checkpointed_layer
 from ..model.libraries.trainer import overriding_trainer, settings_of
+from ..model.names import canonical
+from ..model.regions.bodies import classes_checked
 from ..model.report import DropKeyword, Remark, Report, Rewrite
 from ..model.state.modes import trained_in_eval
 from ..model.state.randomness import Draw, adapter_dropout, config_dropout, loaded_dropout, torch_draws
@@ -197,7 +256,7 @@ from ..model.wrapping.wrapped import wrapper_argument
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from ..facts.values import Call
     from ..model.run import Run
@@ -214,17 +273,27 @@ def check(run: Run) -> Iterator[Report]:
     for event in run.replayed(Checkpointing):
         if equals(_setting(run, event), False) and not (nested and not isinstance(event, TorchCheckpoint)):
             draws = list(torch_draws(run, run.region(event), training=not run.stays_in_eval(event)))
+            draws += _in_library_layers(run, event)[:1]
             if draws and not may_be_first_of_ramp(run, event):
                 yield from (_report(event.node, draw, _fix(event.call)) for draw in draws)
     for setting in settings_of(run):
         kwargs = from_json(setting.kwargs)
         unpreserved = isinstance(kwargs, Dict) and equals(kwargs.get("preserve_rng_state"), False)
         if unpreserved and not (isinstance(setting, HfEnable) and _has_no_effect(run, setting)):
-            yield from (_report(setting.node, draw) for draw in list(_dropouts(run, setting))[:1])
+            yield from (_report(setting.node, draw) for draw in list(_dropouts(run, _models(run, setting)))[:1])
 
 
-def _dropouts(run: Run, setting: HfSetting | KwargsWrite) -> Iterator[Draw]:
-    for model in _models(run, setting):
+def _in_library_layers(run: Run, event: Checkpointing) -> list[Draw]:
+    """What the layers of a model of transformers drop, where a wrapper goes around each of them."""
+    if not isinstance(event, BlockWrapping) or run.stays_in_eval(event):
+        return []
+    kinds = classes_checked(event.check, run.bodies)
+    are_layers = all(isinstance(kind, Ref) and is_checkpointed_layer(canonical(kind.name)) for kind in kinds)
+    return [*_dropouts(run, [event.model])] if kinds and are_layers else []
+
+
+def _dropouts(run: Run, models: Iterable[Value]) -> Iterator[Draw]:
+    for model in models:
         draw = adapter_dropout(run, model) or config_dropout(model) or loaded_dropout(run, model)
         if draw is not None:
             yield draw
