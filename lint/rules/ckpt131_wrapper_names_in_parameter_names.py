@@ -291,6 +291,8 @@ _STEMS = (
     "model.decoder.layers.{}.",
 )
 _LEAVES = ("self_attn.q_proj", "self_attn.v_proj", "mlp.down_proj", "mlp.up_proj", "attn.c_attn", "attn.qkv", "mlp.fc1")
+#: How deep modules in modules are looked into.
+_DEPTH = 3
 _REACHES_INSIDE = re.compile(r"(?:^|\.)[a-z_]+\.\d+\.[a-z_]\w*")
 
 
@@ -328,21 +330,30 @@ def _below_attribute(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
     for write in run.writes:
         if not (isinstance(write.value, Result) and write.value.call is wrap.call) or write.is_item:
             continue
-        below = re.escape(write.field)
         for names in run.of(NamedParts):
-            apart = names.place.excludes(wrap.place)
-            if _is_later(run, names, wrap) and same(names.module, write.obj) and not apart:
-                yield from _below(run, wrap, names, below)
+            if _is_later(run, names, wrap) and not names.place.excludes(wrap.place):
+                for path in _paths(names.module, write.obj):
+                    yield from _below(run, wrap, names, path + re.escape(write.field))
 
 
 def _below_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
     """Names below ``self.blocks = nn.ModuleList(checkpoint_wrapper(Block()) for ...)``."""
     for write in lists_of_wrapped(run, wrap):
-        below = rf"{re.escape(write.field)}\.\d+"
         for names in run.of(NamedParts):
-            is_certain = _is_later(run, names, wrap) and not wrap.place.deeper_than(names.place)
-            if is_certain and same(names.module, write.obj):
-                yield from _below(run, wrap, names, below)
+            if _is_later(run, names, wrap) and not wrap.place.deeper_than(names.place):
+                for path in _paths(names.module, write.obj):
+                    yield from _below(run, wrap, names, rf"{path}{re.escape(write.field)}\.\d+")
+
+
+def _paths(module: Value, part: Value, depth: int = _DEPTH) -> Iterator[str]:
+    """What stands before the names of ``part`` in those of ``module``, as regular expressions."""
+    if same(module, part):
+        yield ""
+    elif isinstance(module, Instance) and depth:
+        for owner in (module.cls, *ancestors(module.cls)):
+            for name, field in owner.fields.items():
+                for held in options(field):
+                    yield from (f"{re.escape(name)}\\.{path}" for path in _paths(held, part, depth - 1))
 
 
 def _below_filled_list(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:

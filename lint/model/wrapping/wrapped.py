@@ -51,7 +51,7 @@ def lists_of_wrapped(run: History, wrap: CheckpointWrap) -> Iterator[Write]:
         held = write.value
         if isinstance(held, Result) and not write.is_item and _holds_wrapped(held, wrap):
             again = (other for other in run.writes if other.order > write.order and other.field == write.field)
-            replaced = any(same(other.obj, write.obj) for other in again)
+            replaced = any(same(other.obj, write.obj) and other.node is not write.node for other in again)
             added = any(
                 same(call.receiver, held) and not all(_is_wrapped(given, wrap) for given in call.args)
                 for call in run.method_calls("append", "extend", "insert")
