@@ -5,8 +5,8 @@ Flags a checkpoint that runs reentrant (also by leaving `use_reentrant` out) whe
 data, a constant, the output of a frozen embedding or what a `no_grad` block computed, and the region has parameters to
 train. Tensors in a list, a tuple or a dict, and those that the function reads from outside, are no inputs: torch looks
 at the arguments themselves only. The same holds for modules that torch's wrappers make reentrant. It also flags
-reentrant checkpointing of a transformers image classifier that is switched on after its adapter was attached, or whose
-embeddings are frozen, and, in projects that pin transformers below 5.0, of any of its models: there nothing makes the
+reentrant checkpointing of a transformers model for pictures, video or sound (ViT, VideoMAE, Whisper) that is switched
+on after its adapter was attached, of an image classifier whose embeddings are frozen, and, in projects that pin transformers below 5.0, of any of its models: there nothing makes the
 output of the frozen embeddings need a gradient, and the backward pass raises a RuntimeError when nothing else trains.
 
 ## Why is this bad?
@@ -372,7 +372,7 @@ import torch
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from torch.utils.checkpoint import checkpoint
 from peft import LoraConfig, get_peft_model
-from transformers import ViTConfig, ViTForImageClassification
+from transformers import ViTConfig, ViTForImageClassification, WhisperConfig, WhisperForConditionalGeneration
 
 warnings.simplefilter("ignore")
 
@@ -419,6 +419,18 @@ def lost_behind_frozen_embeddings(reentrant):
     model.train()(pixel_values=torch.randn(2, 3, 16, 16), labels=torch.tensor([0, 1])).loss.backward()
     return sum(weight.requires_grad and weight.grad is None for weight in model.parameters())
 
+def whisper_has_a_graph(reentrant):
+    parts = ("layers", "attention_heads", "ffn_dim")
+    sides = {f"{side}_{part}": 2 for side in ("encoder", "decoder") for part in parts}
+    tokens = dict(vocab_size=16, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1)
+    lengths = dict(max_source_positions=4, max_target_positions=4)
+    model = WhisperForConditionalGeneration(WhisperConfig(d_model=8, num_mel_bins=4, **sides, **tokens, **lengths))
+    model = get_peft_model(model, LoraConfig(r=2, target_modules=["q_proj"]))
+    model.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    labels = torch.tensor([[3, 4]])
+    return model.train()(input_features=torch.randn(1, 4, 8), labels=labels).loss.requires_grad
+
+assert not whisper_has_a_graph(True) and whisper_has_a_graph(False)
 assert lost_behind_frozen_embeddings(True) > 20 and lost_behind_frozen_embeddings(False) == 0
 assert lost_by_vit(True, adapter_first=False) == lost_by_vit(False, adapter_first=True) == 0
 ```
@@ -430,10 +442,11 @@ torch 2.13 `torch/utils/checkpoint.py` (`check_backward_validity`); transformers
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
-from ..facts.values import ABSENT, Absent, Attr, Dict, Result, Seq, options, same
+from ..facts.values import ABSENT, Absent, Attr, Const, Dict, Result, Seq, options, same
 from ..finding import Applicability, Severity
 from ..model.events import (
     AdapterAttach,
@@ -473,7 +486,7 @@ from ..model.types import is_hf_model, same_object, unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ..facts.values import Value
+    from ..facts.values import Call, Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT104", "reentrant-without-grad-input", Severity.ERROR
@@ -490,6 +503,10 @@ _WITHOUT_INPUT_GRADS = "<5.0"
 
 #: Methods that register what runs around modules.
 _HOOKS = ("enable_input_require_grads", "register_forward_hook", "register_forward_pre_hook")
+#: Models that were run with transformers 5.23, and those that are alike.
+_OF_DATA = re.compile(
+    r"transformers\.(\w+For(Image|Video)Classification|\w+ForMaskedImageModeling|(Whisper|AST)For\w+)(\.|\Z)"
+)
 _PARAMETRIC = tuple(
     f"torch.nn.{kind}"
     for kind in (
@@ -506,10 +523,11 @@ def check(run: Run) -> Iterator[Report]:
     for event in run.used(Checkpointing):
         if run.loses_gradients(event) and _has_weights(run, event) and not _is_packed(event):
             yield _report(event)
-    yield from _image_classifiers(run)
+    if any(run.of(KbitPrepare)):
+        return  # It switches the gradients of inputs on when the model is quantized.
+    yield from _adapters_on_data(run)
     yield from _frozen_picture_embeddings(run)
-    if run.versions.require("transformers", _WITHOUT_INPUT_GRADS) and not any(run.of(KbitPrepare)):
-        # Preparing switches them on when the model is quantized.
+    if run.versions.require("transformers", _WITHOUT_INPUT_GRADS):
         yield from _adapters_on_tokens(run)
         yield from _frozen_token_embeddings(run)
 
@@ -583,18 +601,24 @@ def _entered(event: Checkpointing) -> Value:
     return ABSENT
 
 
-def _image_classifiers(run: Run) -> Iterator[Report]:
+def _adapters_on_data(run: Run) -> Iterator[Report]:
     for adapter in run.of(AdapterAttach):
-        if not _is_image_classifier(unwrapped(adapter.model)):
+        if not _begins_with_data(unwrapped(adapter.model)):
             continue
         for setting in _reentrant_later(run, adapter):
             yield Report(
                 setting.node,
-                "behind frozen patch embeddings, no input of a reentrant checkpoint needs a gradient, so the adapter "
-                'gets none; write `"use_reentrant": False`',
+                f"behind frozen {_bottom(adapter.model)}, no input of a reentrant checkpoint needs a gradient, so the "
+                'adapter gets none; write `"use_reentrant": False`',
                 notes=(Remark(adapter.node, "the adapter freezes the embeddings here"),),
                 versions=default_versions(setting),
             )
+
+
+def _bottom(model: Value) -> str:
+    """What stands below the layers of ``model``."""
+    names = {it.call.name for it in options(unwrapped(model)) if isinstance(it, Result)}
+    return "convolutions" if any("Whisper" in name or "Speech" in name for name in names) else "patch embeddings"
 
 
 def _frozen_picture_embeddings(run: Run) -> Iterator[Report]:
@@ -608,7 +632,7 @@ def _frozen_picture_embeddings(run: Run) -> Iterator[Report]:
         are_certain = not any(switch.place.guards or switch.is_partial for switch in switches)
         paths = {tuple(attributes(switch.module))[::-1] for switch in switches}
         is_below = all(len(path) == 2 and path[1] == "embeddings" for path in paths)
-        if not (are_certain and is_below and _is_image_classifier(unwrapped(model))):
+        if not (are_certain and is_below and _begins_with_data(unwrapped(model))):
             continue
         for setting in reentrant_settings(run, model):
             if not setting.place.excludes(switches[0].place):
@@ -621,9 +645,20 @@ def _frozen_picture_embeddings(run: Run) -> Iterator[Report]:
                 )
 
 
-def _is_image_classifier(model: Value) -> bool:
-    """Whether ``model`` is one, whichever of several ways the program takes to load it."""
-    return all(isinstance(it, Result) and "ForImageClassification" in canonical(it.call.name) for it in options(model))
+def _begins_with_data(model: Value) -> bool:
+    """Whether ``model`` takes pictures or sound, of which it makes no tensor that needs a gradient by itself.
+
+    However the program loads it; wav2vec 2.0 and its kin make one.
+    """
+    return all(isinstance(it, Result) and _is_of_data(it.call) for it in options(model))
+
+
+def _is_of_data(load: Call) -> bool:
+    name = canonical(load.name)
+    if name.startswith("transformers.AutoModelForSpeechSeq2Seq"):
+        weights = load.argument(0, "pretrained_model_name_or_path")
+        return isinstance(weights, Const) and str(weights.value).startswith("openai/whisper-")
+    return _OF_DATA.match(name) is not None
 
 
 def _frozen_token_embeddings(run: Run) -> Iterator[Report]:
@@ -652,7 +687,7 @@ def _adapters_on_tokens(run: Run) -> Iterator[Report]:
     """Adapters of text models before transformers 5, which makes what the embeddings give require gradients itself."""
     for adapter in run.of(AdapterAttach):
         model = unwrapped(adapter.model)
-        if not is_hf_model(model) or _trains_embeddings(adapter) or _is_image_classifier(model):
+        if not is_hf_model(model) or _trains_embeddings(adapter) or _begins_with_data(model):
             continue
         quantized = _is_surely_quantized(run, adapter)
         for setting in (*_reentrant_later(run, adapter), *(_reentrant_before(run, adapter) if quantized else ())):
