@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Mapping
 
     from ..imported.local import FindModule
-    from ..values import Class, Dict, Seq
+    from ..values import Class, Dict, FunctionNode, Seq
 
 #: Functions that one text defines, each with other names around it.
 MAX_CLOSURES = 8
@@ -82,6 +82,19 @@ def _walk_uncalled(program: Program) -> None:
     _walk_constructors(program)
     completed = [(cls, inherited) for cls in program.classes if (inherited := _completed_forward(cls))]
     left_open = {inherited.node for cls, inherited in completed if _is_left_open(program, inherited, cls)}
+    _walk_waiting(program, left_open)
+    for function in _given_away(program) if program.modules else ():
+        if function.node not in program.followed:
+            _walk_alone(program, function)
+    # What the other methods store comes before what the completed classes read.
+    for cls, inherited in completed:
+        _walk_alone(program, inherited, cls.instance)
+    _walk_waiting(program, left_open)
+    _walk_closures(program)
+
+
+def _walk_waiting(program: Program, left_out: Container[FunctionNode]) -> None:
+    """Walk the functions that nothing called, first those that are for callers outside of the file."""
     for wanted in (_is_entered_from_outside, _is_part_of_the_run):
         done = 0
         while done < len(program.functions):
@@ -89,17 +102,9 @@ def _walk_uncalled(program: Program) -> None:
             functions = list(program.functions.values())[done:]
             done = len(program.functions)
             for function in functions:
-                waits = function.node not in program.followed and function.node not in left_open
+                waits = function.node not in program.followed and function.node not in left_out
                 if waits and not _is_handed_on(program, function) and wanted(program, function):
                     _walk_alone(program, function)
-    for function in _given_away(program) if program.modules else ():
-        if function.node not in program.followed:
-            _walk_alone(program, function)
-    _walk_closures(program)
-    for cls in program.classes:
-        inherited = _completed_forward(cls)
-        if inherited is not None:
-            _walk_alone(program, inherited, cls.instance)
 
 
 def _walk_constructors(program: Program, leaving_out: Container[str] = ()) -> None:

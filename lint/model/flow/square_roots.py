@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...facts.exclusion import parts_that_hold
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
-from ...facts.objects.classes import ancestors
+from ...facts.objects.classes import related
 from ...facts.origin import origin
 from ..calls.call_targets import call_targets
 from ..texts.text_values import bound_in
@@ -31,7 +31,7 @@ def square_root(run: History, place: Place, guard: Guard) -> ast.Assign | None:
         meant, function = _meant(run, place.function, asked)
         for part, is_so in parts_that_hold(meant, holds):
             k = _taken_one_in(part, is_so)
-            found = _assigned(run.program.tree, function, k) if k is not None and origin(k) is None else []
+            found = _assigned(run, function, k) if k is not None and origin(k) is None else []
             if len(found) == 1 and _is_of_root(found[0].value):
                 return found[0]
     return None
@@ -80,12 +80,13 @@ def runs_one_layer(checkpoint: Call) -> bool:
     return False
 
 
-def _assigned(tree: ast.AST, function: Function | None, k: ast.Name | ast.Attribute) -> list[ast.Assign]:
+def _assigned(run: History, function: Function | None, k: ast.Name | ast.Attribute) -> list[ast.Assign]:
     """The assignments to ``k`` in ``function``, in the classes of its object for an attribute; else in the file."""
-    scopes = [tree if function is None else function.node]
+    tree = run.program.tree
+    scopes: list[ast.AST] = [tree if function is None else function.node]
     if function is not None and isinstance(k, ast.Attribute):
         owner = function.owner
-        scopes = [tree] if owner is None else [cls.node for cls in (owner, *ancestors(owner))]
+        scopes = [tree] if owner is None else [cls.node for cls in run.program.classes if related(cls, owner)]
     return [found for scope in scopes for found in _assignments(scope).get(ast.unparse(k), [])]
 
 
