@@ -196,6 +196,22 @@ def distil(name, batches, optimizer):
         optimizer.step()
 ```
 
+```python
+import torch
+from transformers import AutoModelForCausalLM
+
+def attribute(name, batches):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()  # error
+    model.eval()
+    model.requires_grad_(False)
+    for ids in batches:
+        embedded = model.get_input_embeddings()(ids).detach().requires_grad_(True)
+        logits = model(inputs_embeds=embedded).logits
+        logits[:, -1].max(-1).values.sum().backward()
+        print((embedded.grad * embedded).sum(-1))
+```
+
 ## Good
 ```python
 import copy
@@ -513,6 +529,7 @@ from ..model.types import unwrapped, whole_model
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT203", "checkpointing-in-eval-mode", Severity.WARNING
@@ -523,7 +540,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report models whose checkpointing a training loop never sees, because they are in eval mode."""
     for enable in run.of(HfEnable):
         found = trained_in_eval(run, enable)
-        if found is not None and not is_frozen(run, unwrapped(whole_model(enable.model))):
+        if found is not None and not _keeps_no_graph(run, unwrapped(whole_model(enable.model))):
             yield Report(
                 enable.node,
                 "this model is in eval mode when it is trained, and transformers checkpoints only in train mode: "
@@ -533,3 +550,8 @@ def check(run: Run) -> Iterator[Report]:
                     Remark(found.forward.node, "trained here"),
                 ),
             )
+
+
+def _keeps_no_graph(run: Run, model: Value) -> bool:
+    """Whether ``model`` is frozen, and nothing that it gets in place of its embeddings may need a gradient."""
+    return is_frozen(run, model) and not any("inputs_embeds" in call.kwargs for call in run.uses.calls.of(model))
