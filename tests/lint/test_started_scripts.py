@@ -230,3 +230,31 @@ def test_a_text_that_the_command_gives_is_a_finding_in_the_launch_script(tmp_pat
     code = code.replace(", src_mask=mask", "")
     assert found(tmp_path, {"train.py": code, "run.sh": "python train.py --ckpt --reentrant false\n"}) == ["CKPT133"]
     assert found(tmp_path, {"train.py": code, "run.sh": "python train.py --ckpt --reentrant $IT\n"}) == []
+
+
+TWICE = """first = argparse.ArgumentParser(); first.add_argument("--config", default="")
+    known, rest = first.parse_known_args()
+    if known.config:
+        parser.set_defaults(**yaml.safe_load(open(known.config)))
+    args = parser.parse_args(rest)"""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--lr 0.3", ["CKPT301"]),
+        ("--config run.yaml --lr 0.3", ["CKPT301"]),
+        ("--config safe.yaml", []),
+        ("--config none.yaml", []),  # nobody knows what is in it
+        ("--reentrant no", []),
+    ],
+)
+def test_a_parser_gets_what_another_one_left_and_the_file_that_it_named(tmp_path, words, expected):
+    code = (
+        script(ON_BY_DEFAULT)
+        .replace("args = parser.parse_args()", TWICE)
+        .replace("import argparse", "import argparse, yaml")
+    )
+    settings = "gradient_checkpointing: unused\nckpt: true\nreentrant: "
+    files = {"run.yaml": f"{settings}true\n", "safe.yaml": f"{settings}false\n", "train.py": code}
+    assert found(tmp_path, {**files, "run.sh": f"python train.py {words}\n"}) == expected

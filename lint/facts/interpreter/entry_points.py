@@ -25,7 +25,7 @@ def as_command(walk: Walk, function: Function, call: Call) -> Call:
     read = read_words(options, command)
     made = Call(call.node, function, call.place, call.order)
     for option in options:
-        is_open = read.open or read.has_more or option.is_required
+        is_open = read.open or bool(read.rest) or option.is_required
         default = option.default
         if isinstance(default, Const) and isinstance(default.value, str):
             default = converted(walk, option.kind, default)
@@ -69,5 +69,5 @@ def _give_words(walk: Walk, made: Call, declaring: Function | Class) -> None:
         return
     walk.program.command_read = True
     read = read_words(options_of(declaring), command)
-    made.open_kwargs = read.open or read.has_more
+    made.open_kwargs = read.open or bool(read.rest)
     made.kwargs = {name: held_by_option(walk, option, words) for name, (option, words) in read.given.items()}

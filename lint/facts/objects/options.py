@@ -103,8 +103,8 @@ class Read(NamedTuple):
     given: dict[str, tuple[Option, Words]]
     #: Whether the command may give more than that: some words are not known.
     open: bool
-    #: Whether there are words that belong to no option, as those of another parser do.
-    has_more: bool
+    #: The words that belong to no option, as those of another parser do.
+    rest: tuple[Value, ...] = ()
 
 
 def read_words(options: Sequence[Option], command: Seq) -> Read:
@@ -130,7 +130,8 @@ def read_words(options: Sequence[Option], command: Seq) -> Read:
         number += 0 if equal else len(values)
         given[option.name] = (option, Words(Const(flag, word.node), tuple(values)))
     is_open = command.open or any(not isinstance(word, Const) for word in loose)
-    return Read(given, is_open, not _take_by_place(options, loose, given))
+    rest = () if _take_by_place(options, loose, given) else tuple(loose)
+    return Read(given, is_open, rest)
 
 
 def _take_by_place(options: Iterable[Option], loose: Sequence[Value], given: dict[str, tuple[Option, Words]]) -> bool:

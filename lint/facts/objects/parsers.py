@@ -156,21 +156,27 @@ def _set_defaults(walk: Walk, parser: Parser, call: Call) -> Value | None:
 
 
 def _parse_args(walk: Walk, parser: Parser, call: Call) -> Value | None:
-    return _parsed(walk, parser, call, leaves_others=False)
+    read = _read(walk, parser, call)
+    return _namespace(walk, parser, call, read._replace(open=read.open or bool(read.rest)))
 
 
 def _parse_known_args(walk: Walk, parser: Parser, call: Call) -> Value | None:
-    return Seq("tuple", [_parsed(walk, parser, call, leaves_others=True), Unknown(call.node)], False, call.node)
+    read = _read(walk, parser, call)
+    rest = Seq("list", [*read.rest], read.open, call.node, walk.place)
+    return Seq("tuple", [_namespace(walk, parser, call, read), rest], False, call.node)
 
 
-def _parsed(walk: Walk, parser: Parser, call: Call, leaves_others: bool) -> Value:
-    """What a parser makes of a command; ``leaves_others`` says that it passes over words that it does not know."""
-    namespace = Namespace(call)
+def _read(walk: Walk, parser: Parser, call: Call) -> Read:
     command = _command(walk, call)
+    return Read({}, open=True) if command is None else read_words(parser.options, command)
+
+
+def _namespace(walk: Walk, parser: Parser, call: Call, read: Read) -> Value:
+    """What a parser makes of a command; where that may give more than is known, nothing but its words is certain."""
+    namespace = Namespace(call)
     declared = _declared(walk, parser)
     written = {option.name: option.written for option in reversed(parser.options)}
-    read = read_words(parser.options, command) if command is not None else Read({}, True, False)
-    is_open = read.open or parser.has_open_defaults or (read.has_more and not leaves_others)
+    is_open = read.open or parser.has_open_defaults
     known = parser.only - parser.defaults.keys() if is_open else declared.keys()
     certain = {name for name in known if not _OF_LAUNCHERS.search(name)}
     left_open = {
