@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.interpreter.program import read_program
+from ..facts.objects.settings_files import HYDRA
 from ..facts.origin import origin, setting_span
 from ..finding import Applicability
 from ..model.conditions.verdict import judged
@@ -23,6 +24,7 @@ from . import PROGRAM, is_config
 from .command_line import join_command_line, join_launcher, read_command
 from .document import Document
 from .findings import settings_findings
+from .hydra_files import composed, primary_file
 from .kinds import OF_A_TRAINER, recognise
 from .nodes import ConfigError
 from .programs import read_started
@@ -35,6 +37,7 @@ from .started_words import started_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from ..facts.values import Dict, Seq
     from ..facts.walk import Program
     from ..finding import Finding, Span
     from ..model.report import Report
@@ -182,6 +185,7 @@ def read_run(source: Source, run: RunFiles) -> Parts:
     contents = {os.path.basename(filename): document.root for filename, document in read.items()}
     words = started_words(run, launch)
     command = words.words if words is not None else None
+    read |= _given_by_hydra(run, script, command, contents, source)
     program = read_program(script, run.script or source.filename, modules, contents, command)
     words = words if program.command_read else None
     documents = read | ({words.document.filename: words.document} if words is not None else {})
@@ -192,6 +196,23 @@ def read_run(source: Source, run: RunFiles) -> Parts:
         ]
         _join(run, parts, unread, launch, source)
     return parts
+
+
+def _given_by_hydra(
+    run: RunFiles, script: str, command: Seq | None, contents: dict[str, Dict], source: Source
+) -> dict[str, Document]:
+    """Add what `hydra.main` gives to the script to ``contents``; the files that it comes from."""
+    primary = primary_file(run.script, script) if run.script is not None and command is not None else None
+    found: dict[str, Document] = {}
+
+    def load(name: str) -> Document | None:
+        document = found.get(name) or _document(name, source)
+        found.update({name: document} if document is not None else {})
+        return document
+
+    made = composed(primary, command, load) if primary is not None and command is not None else None
+    contents |= {HYDRA: made} if made is not None else {}
+    return found
 
 
 def _join(run: RunFiles, parts: Parts, configs: list[Config], launch: str, source: Source) -> None:
@@ -247,8 +268,7 @@ def _config(filename: str, source: Source) -> Config | None:
 
 def _document(filename: str, source: Source) -> Document | None:
     text = _text_of(filename, source)
-    # What `${...}` stands for is elsewhere.
-    return read_document(filename, text) if text is not None and "${" not in text else None
+    return read_document(filename, text) if text is not None else None
 
 
 def _text_of(filename: str | None, source: Source) -> str | None:

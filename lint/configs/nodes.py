@@ -60,3 +60,16 @@ class ConfigError(Exception):
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
         self.offset = offset
+
+
+def without_interpolations(node: Node) -> Node:
+    """``node`` with what `${...}` stands in left open: what that means is elsewhere."""
+    match node:
+        case Scalar(str(text), begin, end) if "${" in text:
+            return Opaque(begin, end)
+        case Sequence(items=items):
+            return node._replace(items=tuple(map(without_interpolations, items)))
+        case Mapping(entries=entries):
+            found = {name: entry._replace(value=without_interpolations(entry.value)) for name, entry in entries.items()}
+            return node._replace(entries=found)
+    return node

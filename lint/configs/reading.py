@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .document import Document
 from .kinds import recognise
-from .nodes import ConfigError, Mapping
+from .nodes import ConfigError, Mapping, without_interpolations
 from .root import read_root
 
 if TYPE_CHECKING:
@@ -40,7 +40,8 @@ def read_document(filename: str, text: str) -> Document | None:
         root = read_root(filename, text)
     except ConfigError:
         return None
-    return Document(filename, text, root) if isinstance(root, Mapping) else None
+    plain = without_interpolations(root) if isinstance(root, Mapping) else None
+    return Document(filename, text, plain) if isinstance(plain, Mapping) else None
 
 
 def parses(filename: str, text: str) -> bool:

@@ -13,6 +13,7 @@ from ..project.discover import LARGEST_CONFIG
 from ..sources.error import SourceError
 from ..sources.source import read_source
 from . import is_config, is_launch
+from .hydra_files import files_below, primary_file
 from .kinds import OF_A_TRAINER, load_kinds
 from .nodes import ConfigError
 from .programs import settings_named, started_by
@@ -65,7 +66,10 @@ def in_runs(
     problems = [problem for config in configs for problem in _problem(config)]
     names = {os.path.abspath(job.path): job.path for job in jobs}
     runs = [_renamed(run, names) for run in runs_of([job.path for job in jobs], configs)]
-    runs = [known for run in runs if (known := _looked_at(run, names, named)) is not None]
+    by_hydra = {script for script in {run.script for run in runs if run.words is not None} if _set_by_hydra(script)}
+    runs = [
+        run if run.script in by_hydra else known for run in runs if (known := _looked_at(run, names, named)) is not None
+    ]
     added = [file for run in runs for file in run.files if os.path.abspath(file) not in names]
     together = [*jobs, *(Job(file, settings_for(os.path.dirname(file) or ".")) for file in dict.fromkeys(added))]
     belonging = _runs_by_file(runs)
@@ -80,6 +84,12 @@ def _looked_at(run: RunFiles, names: Mapping[str, str], named: Collection[str]) 
         return run
     is_checked = run.script is not None and os.path.abspath(run.script) in names
     return run._replace(is_plain=True) if is_checked and run.words is not None else None
+
+
+def _set_by_hydra(script: str | None) -> bool:
+    """Whether `hydra.main` gives settings to ``script`` of which some speak of checkpointing."""
+    primary = primary_file(script, _text(script)) if script is not None else None
+    return primary is not None and any(map(_speaks_of_checkpointing, files_below(primary)))
 
 
 def _tells_more(run: RunFiles, names: Mapping[str, str]) -> bool:

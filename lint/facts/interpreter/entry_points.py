@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..objects.classes import is_dataclass
+from ..objects.classes import decorator_names, is_dataclass
 from ..objects.click_options import click_options
 from ..objects.converted import converted, held_by_option
 from ..objects.options import read_words
+from ..objects.settings_files import HYDRA
 from ..objects.signature_options import fire_arguments, options_of
-from ..values import UNKNOWN, Call, Class, Const, Function, Instance, Value
+from ..values import UNKNOWN, Call, Class, Const, Dict, Function, Instance, Value
 
 if TYPE_CHECKING:
     from ..walk import Walk
 
 
 def as_command(walk: Walk, function: Function, call: Call) -> Call:
-    """`main()` of a command of click as the call that this makes of the words the program is started with."""
+    """`main()` of a command of click, or of Hydra, as the call that this makes of what the program is started with."""
+    settings = walk.program.settings.get(HYDRA)
+    if settings is not None and not call.args and HYDRA in decorator_names(function):
+        walk.program.command_read = True
+        made = Call(call.node, function, call.place, call.order)
+        made.args = [Dict(dict(settings.items), settings.open, settings.node, walk.place)]
+        return made
     command = walk.program.command
     options = click_options(function) if command is not None and function.decorators and not call.args else None
     if command is None or options is None:

@@ -20,6 +20,8 @@ READERS = (
 )
 #: Methods of the parsers of transformers that read a file, by the name of the parameter for it.
 PARSES = {"parse_json_file": "json_file", "parse_yaml_file": "yaml_file"}
+#: What decorates a function that gets settings of files and of the command line; what these are goes by its name.
+HYDRA = "hydra.main"
 _FILES = ("builtins.open", "builtins.str", "os.fspath", "os.path.abspath", "os.path.realpath")
 #: Those that put a path together: its last part names the file.
 _JOINING = ("pathlib.Path", "os.path.join")
