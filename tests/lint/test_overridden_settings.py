@@ -45,6 +45,10 @@ def found(does, data):
         "for k, v in DATA.items():\n    setattr(args, k, v)" + BUILD,
         "for k, v in DATA.items():\n    if hasattr(args, k):\n        setattr(args, k, v)" + BUILD,
         "for k, v in DATA.items():\n    args.__dict__[k] = v" + BUILD,
+        "over = DATA\nfor k in over:\n    setattr(args, k, over[k])" + BUILD,
+        "over = DATA\nfor k, v in {k: over[k] for k in over}.items():\n    setattr(args, k, v)" + BUILD,
+        "over = DATA\nfor k in over:\n    if not hasattr(args, k):\n        raise ValueError(k)\n    setattr(args, k, over[k])"
+        + BUILD,
         "vars(args).update(DATA)\nheld = {**vars(args)}\ntraining = TrainingArguments('out', **held)",
         READ.format("cfg = json.loads('TEXT')"),
         READ.format("cfg = yaml.safe_load('TEXT')"),
@@ -67,6 +71,8 @@ def test_what_a_script_puts_together_is_known(does):
         "for k, v in DATA.items():\n    if hasattr(args, k) and getattr(args, k) is None:\n        setattr(args, k, v)"
         + BUILD,
         "for k, v in DATA.items():\n    if hasattr(p, k):\n        setattr(args, k, v)" + BUILD,
+        "over = {**DATA, **json.load(open(sys.argv[1]))}\nfor k in over:\n    setattr(args, k, over[k])" + BUILD,
+        "over = DATA\nfor k in over:\n    if k != 'gradient_checkpointing':\n        setattr(args, k, over[k])" + BUILD,
         READ.format("cfg = json.loads(sys.argv[1])"),
         READ.format("cfg = OmegaConf.merge(DATA, OmegaConf.from_cli())"),
         READ.format("cfg = OmegaConf.merge(DATA, OmegaConf.from_dotlist(['gradient_checkpointing=false']))"),

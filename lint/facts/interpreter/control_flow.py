@@ -10,6 +10,7 @@ from ..exclusion import pattern_test
 from ..identifiers import names_in
 from ..nodes import all_nodes
 from ..objects.containers import iterate, length_of
+from ..objects.told_apart import keys_of
 from ..scopes import bound_names
 from ..values import (
     UNKNOWN,
@@ -202,7 +203,7 @@ def _grown_lists(before: dict[str, Value], after: dict[str, Value]) -> dict[str,
 def for_loop(walk: Walk, node: ast.For | ast.AsyncFor) -> bool:
     """`for`: the body once, for every element alike; once for each where they are steps that follow one another."""
     passed = walk.evaluate(node.iter)
-    steps = _steps(passed, node)
+    steps = _steps(keys_of(passed), node)
     bound = steps or [iterate(passed, node.iter)]
     # What the body does in one iteration, each step does once.
     walk.program.iterations[node] = 1 if steps else length_of(passed)
@@ -275,6 +276,8 @@ def _is_named(value: Value) -> bool:
     match value:
         case Seq(_, [Const(str()), _], False):
             return True
+        case Const(str()):
+            return value.node is None  # the key of a dict
     return False
 
 

@@ -12,7 +12,7 @@ from ..objects.dataclass_fields import attributes_as_dict
 from ..objects.dicts import merge_into
 from ..objects.enums import key_text
 from ..objects.numbers import ARITHMETIC, combined
-from ..objects.told_apart import are_told_apart
+from ..objects.told_apart import are_told_apart, keys_of
 from ..scopes import Scope
 from ..values import (
     ABSENT,
@@ -265,8 +265,8 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
     first = evaluate(walk, node.generators[0].iter)
     if isinstance(node, ast.ListComp | ast.GeneratorExp) and are_told_apart(first) and _is_plain(node):
         return _in_turn(walk, node, first)
-    if isinstance(node, ast.DictComp) and len(node.generators) == 1 and _are_entries(first):
-        return _entries_in_turn(walk, node, first)
+    if isinstance(node, ast.DictComp) and len(node.generators) == 1 and _are_entries(keys := keys_of(first)):
+        return _entries_in_turn(walk, node, keys)
     walk.scope = Scope(node, outside)
     for generator in node.generators:
         passed = first if generator is node.generators[0] else evaluate(walk, generator.iter)
@@ -307,8 +307,10 @@ def _in_turn(walk: Walk, node: ast.ListComp | ast.GeneratorExp, passed: Seq) -> 
 
 
 def _are_entries(passed: Value) -> TypeGuard[Seq]:
-    """Whether ``passed`` is what `settings.items()` gives for a dict that shows its keys."""
+    """Whether ``passed`` is what `settings.items()` gives for a dict that shows its keys, or a few keys."""
     pairs = passed.items if isinstance(passed, Seq) else []
+    if isinstance(passed, Seq) and not passed.open and pairs and all(isinstance(text_of(key), str) for key in pairs):
+        return all(isinstance(key, Const) for key in pairs)
     return bool(pairs) and all(
         isinstance(pair, Seq) and len(pair.items) == 2 and isinstance(pair.items[0], Const) for pair in pairs
     )

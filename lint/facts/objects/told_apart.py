@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from ..values import Instance, Result, Seq, Value
-from .containers import text_of
+from ..values import Const, Dict, Instance, Result, Seq, Value
+from .containers import GAP, text_of
 
 #: How many elements are walked one by one.
 _FEW = 8
@@ -16,3 +16,11 @@ def are_told_apart(passed: Value) -> TypeGuard[Seq]:
     if not isinstance(passed, Seq) or passed.open or passed.optional or not 1 < len(passed.items) <= _FEW:
         return False
     return all(isinstance(item, Instance | Result) or isinstance(text_of(item), str) for item in passed.items)
+
+
+def keys_of(passed: Value) -> Value:
+    """What a loop goes through: of a dict that is wholly known its keys, in order; anything else itself."""
+    match passed:
+        case Dict(items, False) if items and not any(GAP in key for key in items):
+            return Seq("list", [Const(key) for key in items], False, passed.node, passed.place)
+    return passed
