@@ -182,6 +182,13 @@ def _is_hf_model(value: Value) -> bool:
     return False
 
 
+def is_in_hf_model(value: Value) -> bool:
+    """Whether ``value`` is certainly a model of transformers or a part of one: `model.vision_tower`."""
+    while isinstance(value, Attr) and not is_hf_model(value):
+        value = unwrapped(value.base)
+    return is_hf_model(value)
+
+
 def whole_model(value: Value) -> Value:
     """The model of transformers that ``value`` is the layers of, as `model.base_model` is; else ``value`` itself."""
     value = same_object(value)

@@ -2,8 +2,8 @@
 
 ## What it does
 Flags `model.gradient_checkpointing_enable({...})`, and peft's `prepare_model_for_kbit_training` with such arguments for
-a quantized model, when they differ from those of the `Trainer` that gets the model and has checkpointing on: the
-variant, `every_n_layers`, `offload`, and the rest of the dict.
+a quantized model, when they differ from those of the `Trainer` that gets the model, whole or with this part in it, and
+has checkpointing on: the variant, `every_n_layers`, `offload`, and the rest of the dict.
 
 ## Why is this bad?
 When training starts the Trainer enables checkpointing again, with its own arguments. What the model was told before is
@@ -81,8 +81,30 @@ def make_model():
 
 Trainer(args=TrainingArguments("out", gradient_checkpointing=True), model_init=make_model).train()
 ```
+```python
+from transformers import T5ForConditionalGeneration, Trainer, TrainingArguments
+
+model = T5ForConditionalGeneration.from_pretrained("base")
+model.encoder.gradient_checkpointing_enable({"use_reentrant": True})  # error
+Trainer(model, TrainingArguments("out", gradient_checkpointing=True)).train()
+```
 
 ## Good
+```python
+from transformers import LlavaForConditionalGeneration, T5ForConditionalGeneration, Trainer, TrainingArguments
+
+args = TrainingArguments("out", gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": False})
+
+def alike(name):
+    model = T5ForConditionalGeneration.from_pretrained(name)
+    model.encoder.gradient_checkpointing_enable({"use_reentrant": False})
+    Trainer(model, args).train()
+
+def beside_the_trained_part(name):
+    model = LlavaForConditionalGeneration.from_pretrained(name)
+    model.vision_tower.gradient_checkpointing_enable({"use_reentrant": True})
+    Trainer(model.language_model, args).train()
+```
 ```python
 from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
@@ -158,7 +180,7 @@ Unsafe: the arguments take effect, which is what was meant but changes the run.
 import warnings
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import LlamaConfig, LlamaForCausalLM, T5Config, T5ForConditionalGeneration, Trainer, TrainingArguments
 
 warnings.simplefilter("ignore")
 default = int(transformers.__version__.split(".")[0]) < 5
@@ -182,6 +204,13 @@ def keywords(**given):
 
 def checkpointed(**given):
     return sum(layer.gradient_checkpointing for layer in layers({"every_n_layers": 2}, **given))
+
+small = T5Config(vocab_size=32, d_model=16, d_ff=32, d_kv=8, num_layers=2, num_heads=2)
+whole = T5ForConditionalGeneration(small)
+for part, reentrant in ((whole.encoder, True), (whole, False)):
+    part.gradient_checkpointing_enable({"use_reentrant": reentrant})
+    held = [module for module in whole.encoder.modules() if hasattr(module, "_gradient_checkpointing_func")]
+    assert {module._gradient_checkpointing_func.keywords["use_reentrant"] for module in held} == {reentrant}
 
 assert keywords(gradient_checkpointing=True) == {"use_reentrant": default}
 assert keywords() == {"use_reentrant": not default}

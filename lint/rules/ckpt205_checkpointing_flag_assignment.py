@@ -137,8 +137,32 @@ from transformers import AutoModelForTokenClassification
 model = AutoModelForTokenClassification.from_pretrained("base", num_labels=9)
 model.config.update({"hidden_dropout_prob": 0.0, "gradient_checkpointing": True})  # error
 ```
+```python
+from transformers import CLIPModel
+
+def build(name):
+    model = CLIPModel.from_pretrained(name)
+    model.vision_model.encoder.gradient_checkpointing = True  # error
+    model.text_model.gradient_checkpointing_enable()
+    return model.train()
+```
 
 ## Good
+```python
+from transformers import CLIPModel
+
+def build(name):
+    model = CLIPModel.from_pretrained(name)
+    model.vision_model.encoder.gradient_checkpointing = True
+    model.gradient_checkpointing_enable()
+    return model.train()
+
+def build_vision(name):
+    model = CLIPModel.from_pretrained(name)
+    model.vision_model.encoder.gradient_checkpointing = True
+    model.vision_model.gradient_checkpointing_enable()
+    return model.train()
+```
 ```python
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForTokenClassification
 
@@ -360,7 +384,7 @@ from ..model.flow.iterations import bound_each_iteration
 from ..model.known_models.model_families import family_of
 from ..model.known_models.transformers_layers import model_of_layer
 from ..model.libraries.finished_models import finished_model, trainer_may_enable
-from ..model.libraries.sharding import root
+from ..model.libraries.sharding import is_in, root
 from ..model.names import canonical
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
 from ..model.types import bases, is_accelerator, is_hf_model, unwrapped
@@ -398,7 +422,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report flags that come too late or to the wrong object, and methods that are not called."""
     yield from _not_called(run)
     yield from _on_torch(run)
-    if any(run.method_calls(*_METHODS)) or trainer_may_enable(run):
+    if trainer_may_enable(run):
         return
     by_hand = any(write.field == _OWN_FUNCTION for write in run.writes)
     by_hand = by_hand or any(run.method_calls("_set_gradient_checkpointing"))
@@ -406,7 +430,8 @@ def check(run: Run) -> Iterator[Report]:
         targets = options(flag.target)
         is_late = all(_is_late(it, flag, by_hand) for it in targets)
         in_layers = not by_hand and all(map(_is_in_layers, targets)) and not _is_picked(flag)
-        if not (is_late or in_layers) or equals(flag.value, True) is False:
+        enabled = any(not _is_beside(call.receiver, flag.target) for call in run.method_calls(*_METHODS))
+        if enabled or not (is_late or in_layers) or equals(flag.value, True) is False:
             continue
         if not _is_read_again(run, flag) and not _is_asked_for(run, flag):
             yield _report(run, flag, in_layers)
@@ -414,6 +439,13 @@ def check(run: Run) -> Iterator[Report]:
 
 def _is_late(obj: Value, flag: FlagWrite, by_hand: bool) -> bool:
     return finished_model(obj, options(flag.target)) is not None or (not by_hand and _is_stack(obj))
+
+
+def _is_beside(enabled: Value, target: Value) -> bool:
+    """Whether ``enabled`` is another part of the model than ``target``: the text tower of one, the vision tower."""
+    models = options(enabled)
+    is_other = all(isinstance(it, Attr) and not is_in(target, it) and not is_in(it, target) for it in models)
+    return is_other and all(root(it) is root(part) for it in models for part in options(target))
 
 
 def _not_called(run: Run) -> Iterator[Report]:

@@ -353,12 +353,13 @@ from typing import TYPE_CHECKING
 from ..facts.values import Class, Result
 from ..finding import Severity
 from ..model.events import BlockWrapping, Checkpointing, CheckpointWrap, HfEnable, WrapperCheckpointing
-from ..model.libraries.sharding import root
+from ..model.libraries.sharding import is_in, root
 from ..model.libraries.trainer import default_versions, enable_reentrant
 from ..model.names import canonical
 from ..model.regions.bodies import classes_checked
 from ..model.regions.nested import nested_checkpoint
 from ..model.report import Remark, Report
+from ..model.types import whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -380,7 +381,7 @@ def check(run: Run) -> Iterator[Report]:
     for event in run.of(WrapperCheckpointing):
         for enable in run.of(HfEnable):
             variants = event.reentrant, enable_reentrant(run, enable)
-            together = root(enable.model) is root(event.module) and not enable.place.excludes(event.place)
+            together = _is_around(enable.model, event.module) and not enable.place.excludes(event.place)
             if together and None not in variants and any(variants):
                 found = _report(event, Remark(enable.node, "the model checkpoints its layers itself"))
                 yield found._replace(versions=None if event.reentrant else default_versions(enable))
@@ -396,6 +397,12 @@ def check(run: Run) -> Iterator[Report]:
                 "this block checkpoints a part of itself, so that part runs three times a step; keep one of the two",
                 notes=(Remark(nested.inner, "the part is checkpointed here"),),
             )
+
+
+def _is_around(model: Value, module: Value) -> bool:
+    """Whether what checkpoints its own layers surely holds ``module``: a tower holds none of another one's."""
+    whole = whole_model(model)
+    return root(model) is root(module) and (whole is root(model) or is_in(module, whole))
 
 
 def _wrapper_around(module: Value) -> CheckpointWrap | None:

@@ -24,7 +24,7 @@ from ...facts.values import (
 )
 from ..names import canonical
 from ..texts.passing_names import is_named_in
-from ..types import bases, is_hf_model, wrapper_of
+from ..types import bases, is_hf_model, is_in_hf_model, wrapper_of
 from . import checkpoints as c
 from . import environment as env
 from . import launchers as la
@@ -193,7 +193,7 @@ def _method(base: Value, name: str) -> type[CallEvent] | None:
     if name in HAND_OVERS:
         return HAND_OVERS[name] if HAND_OVERS[name].may_launch(base) else None
     if name in MODEL_METHODS:
-        return MODEL_METHODS[name] if is_hf_model(base) else None
+        return MODEL_METHODS[name] if all(map(is_in_hf_model, options(base))) else None
     return METHODS.get(name)
 
 

@@ -13,6 +13,7 @@ from ...facts.values import (
     Instance,
     Ref,
     Result,
+    Unknown,
     Value,
     one,
     options,
@@ -39,6 +40,12 @@ _PARTS = frozenset(
 def root(value: Value) -> Value:
     """The object that ``value`` is a part of: `model` for `model.layers[0]`, through wrappers."""
     return list(_way_up(value))[-1]
+
+
+def is_in(part: Value, whole: Value) -> bool:
+    """Whether ``part`` is ``whole`` or a part of it: `model.vision_tower.encoder` of `model.vision_tower`."""
+    wholes = [unwrapped(option) for option in options(whole)]
+    return any(same(step, it) for step in _way_up(part) for it in wholes if not isinstance(it, Unknown))
 
 
 def attributes(value: Value) -> Iterator[str]:

@@ -28,6 +28,7 @@ from ..events.extract import args_of, arguments_behind
 from ..names import canonical
 from ..types import bases, may_be_same_model, whole_model
 from ..variant import TRAINER_KEYS, hf_kwargs_reentrant, torch_reentrant
+from .sharding import is_in
 
 if TYPE_CHECKING:
     import ast
@@ -230,9 +231,13 @@ def _is_other(asked: Value, kept: Value) -> bool:
 
 
 def trainers_of(run: Run, model: Value) -> Iterator[tuple[TrainerBuild, TrainerArgs, Value]]:
-    """The Trainers built for ``model`` with known arguments: the construction, its arguments, their object."""
+    """The Trainers built for ``model``, or for what it is a part of, with known arguments.
+
+    Each with its construction, its arguments, and their object.
+    """
     for trainer in run.of(TrainerBuild):
-        if not may_be_same_model(whole_model(trainer.model), whole_model(model)):
+        is_whole = may_be_same_model(whole_model(trainer.model), whole_model(model))
+        if not is_whole and not is_in(model, whole_model(trainer.model)):
             continue
         for value in options(trainer.args):
             args = args_of(value)
