@@ -410,7 +410,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.objects.classes import ancestors, is_plain
 from ..facts.values import options
 from ..finding import Applicability, Severity
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, Fsdp1Wrap, TorchCheckpoint, TrainerArgs
@@ -418,9 +417,8 @@ from ..model.libraries.sharding import class_of, frees_after_forward, named_clas
 from ..model.libraries.units import FreedUnits, freed_units, wrapped_alone
 from ..model.needs import together
 from ..model.regions.bodies import classes_checked
-from ..model.regions.module_tree import module_tree
+from ..model.regions.module_tree import may_hold_method
 from ..model.report import Remark, Report, Rewrite, SetKeyword
-from ..model.types import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -468,17 +466,9 @@ def _unit_of_class(units: list[FreedUnits], module: Value, event: Checkpoint | C
     """What makes units of all modules of the class of ``module``, in a model that may hold it."""
     for unit in units:
         is_unit = any(same_class(class_of(module), cls) for cls in unit.classes)
-        if is_unit and (isinstance(event, CheckpointWrap) or _may_hold(unit.model, event)):
+        if is_unit and (isinstance(event, CheckpointWrap) or may_hold_method(unit.model, event.place.function)):
             return unit
     return None
-
-
-def _may_hold(model: Value, event: Checkpoint) -> bool:
-    """Whether the module whose method is around ``event`` may be in ``model``: not in a model of other classes."""
-    function = event.place.function
-    owner = function.owner if function is not None else None
-    tree = module_tree(unwrapped(model)) if owner is not None and not is_plain(owner) else None
-    return tree is None or any(owner in (cls, *ancestors(cls)) for cls in tree.own)
 
 
 def _later_wrap(run: Run, apply: ApplyCheckpointing) -> Fsdp1Wrap | None:

@@ -2,8 +2,9 @@
 
 ## What it does
 Flags a block that is checkpointed by two means of which at least one is reentrant: `checkpoint_wrapper` twice, or
-torch's wrappers together with the model's own `gradient_checkpointing_enable`. Also a block of this file that a loop
-checkpoints, by a helper too, and whose `forward` checkpoints one of its parts, or always calls a part that checkpoints
+torch's wrappers together with the model's own `gradient_checkpointing_enable`, which a Trainer may call, or with the
+model's own calls of `checkpoint`. Also a block of this file that a loop checkpoints, by a helper or in a wrapper class
+too, and whose `forward` checkpoints one of its parts, or always calls a part that checkpoints
 itself, and an `apply_activation_checkpointing` whose `check_fn` accepts both a class of this file and a class of its
 parts.
 
@@ -126,8 +127,141 @@ class Net(nn.Module):
 
 Net()
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp, self.out = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.out(x + checkpoint(self.mlp, x, use_reentrant=False))
+
+class Recomputed(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return checkpoint(self.module, *args, use_reentrant=False)  # error
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(*[Recomputed(Block()) for _ in range(4)])
+
+    def forward(self, x):
+        return self.blocks(x)
+```
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.utils.checkpoint import checkpoint
+from transformers import LlamaForCausalLM, Trainer, TrainingArguments
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.blocks = nn.Linear(8, 8), nn.ModuleList([Block() for _ in range(4)])
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=True)
+        return x
+
+net = Net()
+apply_activation_checkpointing(net, check_fn=lambda module: isinstance(module, Block))  # error
+
+def train(name):
+    model = LlamaForCausalLM.from_pretrained(name)
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, LlamaDecoderLayer))  # error
+    kwargs = {"use_reentrant": True}
+    args = TrainingArguments("out", gradient_checkpointing=True, gradient_checkpointing_kwargs=kwargs)
+    Trainer(model, args).train()
+```
 
 ## Good
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.utils.checkpoint import checkpoint
+from transformers import CLIPModel
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mlp, self.out = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.out(x + checkpoint(self.mlp, x, use_reentrant=False))
+
+class Stage(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(4)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+class Recomputed(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, x):
+        return checkpoint(self.module, x, use_reentrant=False)  # stages of blocks, two levels on purpose
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stages = nn.Sequential(*[Recomputed(Stage()) for _ in range(4)])
+
+    def forward(self, x):
+        return self.stages(x)
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return self.down(self.up(x).relu())
+
+class Plain(nn.Module):
+    def __init__(self, checkpointed=False):
+        super().__init__()
+        self.blocks, self.checkpointed = nn.ModuleList([Mlp() for _ in range(4)]), checkpointed
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=True) if self.checkpointed else block(x)
+        return x
+
+def by_torch():
+    model = Plain()
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, Mlp))
+    return model
+
+def the_other_tower(name, is_text_layer):
+    model = CLIPModel.from_pretrained(name)
+    model.vision_model.gradient_checkpointing_enable({"use_reentrant": True})
+    apply_activation_checkpointing(model, check_fn=is_text_layer)
+    return model.train()
+```
 ```python
 import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
@@ -350,16 +484,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Class, Result
+from ..facts.values import Class, Instance, Result, options
 from ..finding import Severity
-from ..model.events import BlockWrapping, Checkpointing, CheckpointWrap, HfEnable, WrapperCheckpointing
-from ..model.libraries.sharding import is_in, root
-from ..model.libraries.trainer import default_versions, enable_reentrant
+from ..model.events import BlockWrapping, Checkpoint, Checkpointing, CheckpointWrap, WrapperCheckpointing
+from ..model.libraries.enabled import enablings
+from ..model.libraries.sharding import is_in, may_be_same_module, root
+from ..model.libraries.trainer import default_versions
 from ..model.names import canonical
 from ..model.regions.bodies import classes_checked
+from ..model.regions.module_tree import may_hold_method
 from ..model.regions.nested import nested_checkpoint
 from ..model.report import Remark, Report
 from ..model.types import whole_model
+from ..model.wrapping.wrapped import wrapped_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -379,12 +516,19 @@ def check(run: Run) -> Iterator[Report]:
         if inner is not None and (outer.reentrant or inner.reentrant):
             yield _report(outer, Remark(inner.node, "the block is checkpointed here already"))
     for event in run.of(WrapperCheckpointing):
-        for enable in run.of(HfEnable):
-            variants = event.reentrant, enable_reentrant(run, enable)
-            together = _is_around(enable.model, event.module) and not enable.place.excludes(event.place)
-            if together and None not in variants and any(variants):
-                found = _report(event, Remark(enable.node, "the model checkpoints its layers itself"))
-                yield found._replace(versions=None if event.reentrant else default_versions(enable))
+        for enabling in enablings(run):
+            enabled = enabling.event
+            together = _is_around(enabling.model, event.module) and not enabled.place.excludes(event.place)
+            if (
+                together
+                and None not in (event.reentrant, enabling.reentrant)
+                and (event.reentrant or enabling.reentrant)
+            ):
+                found = _report(event, Remark(enabled.node, "the model checkpoints its layers itself"))
+                yield found._replace(versions=None if event.reentrant else default_versions(enabled))
+        called = _checkpointed_in_forward(run, event)
+        if called is not None:
+            yield _report(event, Remark(called.node, "the forward pass checkpoints the block itself"))
     for apply in run.of(BlockWrapping):
         accepted = [cls for cls in classes_checked(apply.check, run.bodies) if isinstance(cls, Class)]
         if (part := _part_of_another(run, accepted)) is not None:
@@ -397,6 +541,24 @@ def check(run: Run) -> Iterator[Report]:
                 "this block checkpoints a part of itself, so that part runs three times a step; keep one of the two",
                 notes=(Remark(nested.inner, "the part is checkpointed here"),),
             )
+
+
+def _checkpointed_in_forward(run: Run, wrap: WrapperCheckpointing) -> Checkpoint | None:
+    """The call of `checkpoint` for what ``wrap`` wraps, where one of the two is reentrant; None for none."""
+    classes = wrapped_classes(run, wrap)
+    for event in run.used(Checkpoint) if classes else ():
+        entered = options(event.function)
+        is_it = all(isinstance(it, Instance) and it.cls in classes for it in entered) and _goes_into(wrap, event)
+        if is_it and True in (wrap.reentrant, event.reentrant) and not event.place.excludes(wrap.place):
+            return event
+    return None
+
+
+def _goes_into(wrap: WrapperCheckpointing, event: Checkpoint) -> bool:
+    """Whether what ``wrap`` gives may be what ``event`` checkpoints."""
+    if isinstance(wrap, CheckpointWrap):
+        return may_be_same_module(wrap.module, event.function)
+    return may_hold_method(wrap.module, event.place.function)
 
 
 def _is_around(model: Value, module: Value) -> bool:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.objects.classes import ancestors, is_plain
 from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
 from ...facts.objects.own_fields import fields_of
 from ...facts.values import Const, Dict, Function, Instance, Ref, Result, Seq, Template, Unknown, Value, options
 from ..known_models.torch_modules import built_in, given_to_hold, holds_given
 from ..names import canonical
-from ..types import PASS_THROUGH, bases, same_object
+from ..types import PASS_THROUGH, bases, same_object, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,13 @@ def module_tree(model: Value) -> ModuleTree | None:
     torch = torch.union(*map(built_in, derived))
     known = all(name.startswith("torch.nn.") and not holds_given(name) for name in derived)
     return ModuleTree(tuple(own.values()), frozenset(torch)) if known else None
+
+
+def may_hold_method(model: Value, function: Function | None) -> bool:
+    """Whether the module whose method ``function`` is may be in ``model``: not in one that holds other classes."""
+    owner = function.owner if function is not None else None
+    tree = module_tree(unwrapped(model)) if owner is not None and not is_plain(owner) else None
+    return tree is None or any(owner in (cls, *ancestors(cls)) for cls in tree.own)
 
 
 def _hands_on(function: str) -> bool:

@@ -50,7 +50,7 @@ def _inner_checkpoint(run: Run, outer: Checkpointing) -> ast.AST | None:
 
 def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
     match outer:
-        case Checkpoint() if _call_in_loop(run, outer) is not None:
+        case Checkpoint() if _call_in_loop(run, outer) is not None or _is_one_of_many(outer.function):
             return [outer.function]
         case CheckpointWrap():
             return [outer.module]
@@ -58,6 +58,11 @@ def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
             accepted = classes_checked(outer.check, run.bodies)
             return [cls.instance for cls in accepted if isinstance(cls, Class)]
     return []
+
+
+def _is_one_of_many(module: Value) -> bool:
+    """Whether a loop builds the modules of which ``module`` is one: `[Wrapper(Block()) for _ in range(12)]`."""
+    return isinstance(module, Instance) and module.call is not None and bool(module.call.place.loops)
 
 
 def _call_in_loop(run: Run, outer: Checkpoint) -> Call | None:
