@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors
+from ..facts.objects.pretrained import names_model
 from ..facts.values import Attr, Choice, Class, Element, Instance, Param, Ref, Result, Value, copied, options, same
 from .names import canonical
 
@@ -36,10 +37,6 @@ PASS_THROUGH = frozenset(
 _WRAPPER_CLASSES = frozenset(name for name in PASS_THROUGH if name.startswith("torch.") and name.endswith("Parallel"))
 _SAME_OBJECT = frozenset(
     ("to", "cuda", "cpu", "half", "bfloat16", "float", "train", "eval", "requires_grad_", "double")
-)
-#: The methods of classes of models that build one.
-_LOADERS = frozenset(
-    ("from_pretrained", "from_config", "_from_config", "from_encoder_decoder_pretrained", "from_vision_text_pretrained")
 )
 #: The methods by which models of transformers, and adapters, give the model with the layers.
 MODEL_PARTS = frozenset(("get_decoder", "get_encoder", "get_base_model"))
@@ -170,11 +167,11 @@ def is_hf_model(value: Value) -> bool:
 def _is_hf_model(value: Value) -> bool:
     match value:
         case Result(call) if isinstance(call.func, Ref):
-            return _names_model(canonical(call.func.name))
+            return names_model(canonical(call.func.name))
         case Instance(cls):
-            return any(_names_model(base) for base in bases(cls))
+            return any(names_model(base) for base in bases(cls))
         case Param():
-            return any(_names_model(name) for name in class_names(value))
+            return any(names_model(name) for name in class_names(value))
         case Attr(base=base, name="model" | "base_model" | "transformer" | "language_model"):
             return is_hf_model(base)
         case Result(call) if call.method in MODEL_PARTS:
@@ -195,20 +192,3 @@ def whole_model(value: Value) -> Value:
     while isinstance(value, Attr) and value.name in _LAYERS and is_hf_model(value.base):
         value = same_object(value.base)
     return value
-
-
-def _names_model(name: str) -> bool:
-    parts = name.split(".")
-    if parts[0] not in ("transformers", "peft", "trl") or len(parts) < 2:
-        return False
-    kind = parts[1]
-    built = len(parts) == 2 or parts[2] in _LOADERS
-    if kind.endswith(("Tokenizer", "Processor", "Config", "TokenizerFast", "Trainer", "Arguments")):
-        return False
-    return built and (
-        kind.startswith("AutoModel")
-        or kind in ("PreTrainedModel", "PeftModel")
-        or kind.endswith(("Model", "LMHeadModel"))
-        or "For" in kind
-        or "WithValueHead" in kind
-    )

@@ -42,9 +42,17 @@ class Plain(nn.Sequential):
             x = layer(x)
         return x
 
+class Logged(nn.Sequential):
+    def forward(self, x):
+        for layer in self:
+            x = layer(x)
+            print(x.shape)
+        return x
+
 def forward(x):
     x = checkpoint(Residual(nn.Linear(8, 8)), x, use_reentrant=False)
     x = checkpoint_sequential(Plain(nn.Linear(8, 8), nn.GELU()), 2, x, use_reentrant=False)
+    x = checkpoint_sequential(Logged(nn.Linear(8, 8), nn.GELU()), 2, x, use_reentrant=False)
     return checkpoint_sequential(Stack(8), 2, x, use_reentrant=False)
 
 class Switchable(nn.Sequential):

@@ -235,6 +235,7 @@ student = FSDP(Student(), auto_wrap_policy=ModuleWrapPolicy({Recomputed}))
 ```
 ```python
 # One class builds different models: only the one whose blocks are units themselves holds no checkpoint around a unit.
+from types import SimpleNamespace
 import torch.nn as nn
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.distributed.fsdp.wrap import ModuleWrapPolicy
@@ -255,6 +256,7 @@ class Recomputed(nn.Module):
 class Net(nn.Module):
     def __init__(self, cls):
         super().__init__()
+        self.cls, self.settings = cls, SimpleNamespace(cls=cls)
         self.layers = nn.ModuleList([cls() for _ in range(3)])
 
 recomputed = FSDP(Net(Recomputed), auto_wrap_policy=ModuleWrapPolicy({Recomputed}))

@@ -113,17 +113,6 @@ def from_merged_dicts(tree: ast.Module) -> bool:
 
 
 @spelling
-def from_a_replaced_dataclass(tree: ast.Module) -> bool:
-    """`cfg = dataclasses.replace(RunConfig(), use_reentrant=False)`."""
-    found = moved(tree, lambda name: f"cfg_of_run.{name}")
-    fields = "\n".join(f"    {name}: object = None" for name in found) or "    pass"
-    given = ", ".join(f"{name}={value!r}" for name, value in found.items())
-    head = "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass RunConfig:\n"
-    put_first(tree, statements(f"{head}{fields}\ncfg_of_run = dataclasses.replace(RunConfig(), {given})"))
-    return bool(found)
-
-
-@spelling
 def from_an_easydict(tree: ast.Module) -> bool:
     """`cfg = EasyDict(train={"use_reentrant": False})` and `cfg.train.use_reentrant`."""
     found = moved(tree, lambda name: f"cfg_of_run.train.{name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 
-from .spellings import behind_imports, expression, names_bound, put_first, spelling, statements
+from .spellings import behind_imports, expression, names_bound, spelling, statements
 
 
 def _loops(tree: ast.Module) -> list[tuple[ast.For, str, ast.expr]]:
@@ -16,6 +16,12 @@ def _loops(tree: ast.Module) -> list[tuple[ast.For, str, ast.expr]]:
             case ast.For(target=ast.Name(id=name), iter=ast.Attribute() as held):
                 found.append((loop, name, held))
     return found
+
+
+def _named(tree: ast.Module, held: ast.expr) -> int:
+    """How often the attribute is named, of whatever object."""
+    name = getattr(held, "attr", "")
+    return sum(isinstance(node, ast.Attribute) and node.attr == name for node in ast.walk(tree))
 
 
 @spelling
@@ -59,12 +65,11 @@ def zipped(tree: ast.Module) -> bool:
 
 
 @spelling
-def chained(tree: ast.Module) -> bool:
-    """`for block in itertools.chain(self.blocks, [])`."""
+def sliced(tree: ast.Module) -> bool:
+    """`for block in self.blocks[:]`."""
     found = _loops(tree)
     for loop, _, held in found:
-        loop.iter = ast.Call(expression("itertools.chain"), [held, ast.List([], ast.Load())], [])
-    put_first(tree, statements("import itertools"))
+        loop.iter = ast.Subscript(held, ast.Slice(), ast.Load())
     return bool(found)
 
 
@@ -86,7 +91,7 @@ def in_stages(tree: ast.Module) -> bool:
         match node:
             case ast.Assign(targets=[ast.Attribute() as target], value=ast.Call(func=ast.Attribute(attr="ModuleList"))):
                 lists[ast.unparse(target)] = node
-    wanted = [name for name in lists if name in looped and ast.unparse(tree).count(name) == 2]
+    wanted = [name for name in lists if name in looped and _named(tree, looped[name].iter) == 2]
     for name in wanted:
         made, loop = lists[name], looped[name]
         made.value = ast.Call(copy.deepcopy(made.value.func), [ast.List([made.value], ast.Load())], [])
@@ -125,7 +130,7 @@ def lists_in_variables(tree: ast.Module) -> bool:
 def dicts_of_modules(tree: ast.Module) -> bool:
     """`nn.ModuleDict({str(i): ... for i in ...})` and `.values()`, for a list that is only gone through."""
     looped = {ast.unparse(held): loop for loop, _, held in _loops(tree)}
-    text, hit = ast.unparse(tree), False
+    hit = False
     for node in ast.walk(tree):
         match node:
             case ast.Assign(
@@ -136,7 +141,7 @@ def dicts_of_modules(tree: ast.Module) -> bool:
                 ) as call,
             ):
                 name = ast.unparse(target)
-                if name not in looped or text.count(name) != 2 or not isinstance(loop.target, ast.Name) or loop.ifs:
+                if name not in looped or _named(tree, target) != 2 or not isinstance(loop.target, ast.Name) or loop.ifs:
                     continue
                 hit, kind.attr = True, "ModuleDict"
                 loop.target.id = "_key" if loop.target.id == "_" else loop.target.id

@@ -106,6 +106,9 @@ def _replaced(tree: ast.Module, written: Callable[[ast.Call, ast.Call], ast.expr
     class Replaced(ast.NodeTransformer):
         hit = False
 
+        def visit_Expr(self, node: ast.Expr) -> ast.Expr:
+            return node  # A statement is no place for a choice.
+
         def visit_Call(self, node: ast.Call) -> ast.expr:
             plain = _plain(node, names)
             self.generic_visit(node)

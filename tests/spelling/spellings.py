@@ -25,6 +25,8 @@ _FILES = (
     "containers",
     "training",
     "configured",
+    "habits",
+    "wrappers",
 )
 
 _found: dict[str, Callable[[ast.Module], dict[str, ast.Module] | None]] = {}

@@ -77,7 +77,7 @@ def _call(function: str, argument: ast.expr) -> ast.expr:
 @spelling
 def moved_to_a_device(tree: ast.Module) -> bool:
     """`model = Net().to(DEVICE)`."""
-    classes = {it.name for it in tree.body if isinstance(it, ast.ClassDef) and "Module" in ast.unparse(it)}
+    classes = {it.name for it in tree.body if isinstance(it, ast.ClassDef) and "Module" in map(_last, it.bases)}
     hit = False
     for node in ast.walk(tree):
         match node:
@@ -89,6 +89,10 @@ def moved_to_a_device(tree: ast.Module) -> bool:
         tree.body[at:at] = statements('DEVICE = "cuda" if torch.cuda.is_available() else "cpu"')
         put_first(tree, statements("import torch"))
     return hit
+
+
+def _last(node: ast.expr) -> str:
+    return ast.unparse(node).rpartition(".")[2]
 
 
 def _training_loop(tree: ast.Module) -> tuple[int, ast.stmt, list[str]] | None:

@@ -21,6 +21,7 @@ from ..objects.containers import (
 from ..objects.dataclass_fields import AS_DICT, as_dict
 from ..objects.numbers import CALCULATIONS, calculated
 from ..objects.parsers import PARSER_METHODS, Namespace, namespace_made, parser_made, parser_method
+from ..objects.pretrained import has_method
 from ..objects.settings_files import READERS, content_read
 from ..objects.slices import bounds_of, slice_of
 from ..objects.text_methods import METHODS, text_made
@@ -216,9 +217,11 @@ def _getattr(walk: Walk, call: Call) -> Value | None:
 
 
 def _hasattr(walk: Walk, call: Call) -> Value | None:
-    """``hasattr(args, "seed")`` of an option that the parser declares."""
+    """``hasattr(args, "seed")`` of an option that the parser declares, or of a method that an object surely has."""
     match call.args:
         case [Namespace(attributes=dict() as known), Const(name)] if name in known:
+            return Const(True, call.node)
+        case [held, Const(str(name))] if has_method(held, name):
             return Const(True, call.node)
     return None
 

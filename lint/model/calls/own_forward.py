@@ -7,15 +7,18 @@ from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import ancestors, method_of
 from ...facts.parameters import positional_names
-from ...facts.straight import is_docstring, only_call, only_value, straight
+from ...facts.straight import only_call, only_value, straight
 from ...facts.values import Function, Instance
 from ..types import bases
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from ...facts.values import Class, Value
 
 #: Methods that leave their work to others.
 _MAX_STEPS = 4
+_KEEP_NOTHING = ast.Expr | ast.Assert | ast.Pass
 
 
 def own_forward(module: Value) -> Function | None:
@@ -63,11 +66,21 @@ def _left_to(method: Function, cls: Class | None) -> tuple[ast.Call, Function] |
 
 def _only_runs_children(forward: Function) -> bool:
     body = forward.node.body if isinstance(forward.node, ast.FunctionDef) else []
-    match [statement for statement in straight(body, ast.With) if not is_docstring(statement)]:
-        case [ast.For(body=[ast.Assign(value=ast.Call())]), ast.Return(value=ast.Name())]:
-            return True
+    match _that_compute(straight(body, ast.With)):
+        case [ast.For(body=inner), ast.Return(value=ast.Name())]:
+            steps = _that_compute(straight(inner, ast.With))
+            return len(steps) == 1 and isinstance(_assigned(steps[0]), ast.Call)
     value = only_value(forward.node)
     match value:
         case ast.Call(func=ast.Attribute(attr="forward"), args=[ast.Name()]):
             return True
     return False
+
+
+def _that_compute(statements: Iterable[ast.AST]) -> list[ast.AST]:
+    """``statements`` without those that keep nothing of what they compute: a log, a text, a constant."""
+    return [it for it in statements if not (isinstance(it, _KEEP_NOTHING) or isinstance(_assigned(it), ast.Constant))]
+
+
+def _assigned(statement: ast.AST) -> ast.AST | None:
+    return statement.value if isinstance(statement, ast.Assign) else None

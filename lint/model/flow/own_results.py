@@ -47,9 +47,16 @@ def cuts_own_result(run: History, cut: Call, event: Call, name: str) -> bool:
 
 
 def _is_own(part: ast.Call, cut: Call, event: Call) -> bool:
-    """Whether ``part`` is ``cut`` or ``event``, what that calls, or marks what was cut off: `.requires_grad_()`."""
+    """Whether ``part`` is ``cut`` or ``event``, what that calls or runs, or marks what was cut off; or tells a text."""
     marks = isinstance(part.func, ast.Attribute) and part.func.attr == "requires_grad_"
-    return marks or part is cut.node or part is event.node or part is event.node.func
+    own = (cut.node, event.node, event.node.func, *event.node.args[:1])
+    return marks or _tells(part) or any(part is node for node in own)
+
+
+def _tells(part: ast.Call) -> bool:
+    """`logger.debug("done")`, which reads no variable of the function."""
+    is_method = isinstance(part.func, ast.Attribute) or ast.unparse(part.func) == "print"
+    return is_method and all(isinstance(given, ast.Constant) for given in part.args) and not part.keywords
 
 
 def leaf_for_next_iteration(cut: ast.Call, name: str, loop: ast.AST, also: Sequence[ast.expr]) -> str:

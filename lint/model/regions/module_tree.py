@@ -8,7 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.objects.classes import ancestors, is_plain
 from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
 from ...facts.objects.own_fields import fields_of
-from ...facts.values import Const, Dict, Function, Instance, Ref, Result, Seq, Template, Unknown, Value, options
+from ...facts.values import (
+    Class,
+    Const,
+    Dict,
+    Function,
+    Instance,
+    Partial,
+    Ref,
+    Result,
+    Seq,
+    Template,
+    Unknown,
+    Value,
+    options,
+)
 from ..known_models.torch_modules import built_in, given_to_hold, holds_given
 from ..names import canonical
 from ..types import PASS_THROUGH, bases, same_object, unwrapped
@@ -16,10 +30,11 @@ from ..types import PASS_THROUGH, bases, same_object, unwrapped
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Class
-
 #: Modules of libraries that hold none themselves.
 _WITHOUT_MODULES = frozenset(("lightning.LightningModule", "pytorch_lightning.LightningModule"))
+
+#: They keep what they are given by keyword.
+_SETTINGS = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
 
 
 class ModuleTree(NamedTuple):
@@ -50,13 +65,15 @@ def module_tree(model: Value) -> ModuleTree | None:
                 case Result(call) if (kind := canonical(call.name)).startswith("torch."):
                     torch |= {kind, *built_in(kind)}
                     waiting += given_to_hold(kind, call)
+                case Result(call) if call.name in _SETTINGS and not call.open_kwargs:
+                    waiting += call.kwargs.values()
                 case Result(call) if call.method == "manual_seed":
                     waiting.append(call.receiver)
                 case Seq(_, items):
                     waiting += items
                 case Dict(items):
                     waiting += items.values()
-                case Const() | Template() | Function() | Ref() | Instance():
+                case Const() | Template() | Function() | Class() | Partial() | Ref() | Instance():
                     pass
                 case Unknown(node=node) if _is_number(node, held):
                     pass
