@@ -274,7 +274,9 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
         walk.place = walk.place._replace(loops=(*walk.place.loops, generator))
         assign(walk, generator.target, element, generator)
         for condition in generator.ifs:
-            evaluate(walk, condition)
+            test = evaluate(walk, condition)
+            if decided(walk, condition, test) is None:
+                walk.place = walk.place._replace(guards=(*walk.place.guards, Guard(condition, test, True)))
         pick(walk, generator)
     if isinstance(node, ast.DictComp):
         key = text_of(evaluate(walk, node.key)) or GAP

@@ -131,6 +131,8 @@ def _may_switch_on(run: History, switch: GradientSwitch, module: Value) -> bool:
         return False  # A tensor: `loss.requires_grad_()`.
     if comes_to(run, switch, module) is False:
         return False
+    if isinstance(owner, Instance) and isinstance(module, Result):
+        return _may_hold(owner, (module,))
     return same(owner, module) or not isinstance(owner, Result)
 
 
@@ -202,11 +204,34 @@ def _is_made_frozen(module: Result) -> bool:
 
 def may_be_frozen(run: History, *modules: Value) -> bool:
     """Whether the program freezes one of ``modules``, or something that may contain them, and leaves none trained."""
-    switches = (it for it in run.uses.freezes if not it.is_partial)
+    switches = (it for it in run.uses.freezes if not it.is_partial and not _is_taken_back(run, it, modules))
     switches = (it for it in switches if not _leaves_out_by_name(it, modules) and not _comes_too_soon(run, it, modules))
     switches = (it for it in switches if not any(comes_to(run, it, module) is False for module in modules))
     switched = (_owner(it) for it in switches)
     return any(_may_hold(frozen, modules) for frozen in (*switched, *_frozen_by_name(run)))
+
+
+def _is_taken_back(run: History, switch: GradientSwitch, modules: tuple[Value, ...]) -> bool:
+    """Whether a part of ``modules`` is surely switched on again behind ``switch``."""
+    return any(
+        it.place.walk == switch.place.walk
+        and it.order > switch.order
+        and _switches_on(it)
+        and not it.place.excludes(switch.place)
+        and any(_surely_comes_to(run, it, module) for module in modules)
+        for it in run.uses.thaws
+    )
+
+
+def _switches_on(switch: GradientSwitch) -> bool:
+    return is_absent(switch.value) is True or equals(switch.value, True) is True
+
+
+def _surely_comes_to(run: History, switch: GradientSwitch, module: Value) -> bool:
+    """Whether ``switch`` comes to a parameter of ``module``, a part of a model, whatever the run."""
+    if comes_to(run, switch, module) is True:
+        return True
+    return not any(own_guards(switch.place)) and any(same(part, module) for part in _with_held(_owner(switch)))
 
 
 def _leaves_out_by_name(switch: GradientSwitch, modules: tuple[Value, ...]) -> bool:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ...facts.values import Param, options
+from ...facts.parameters import defaults
+from ...facts.values import Absent, Const, Param, options
 from ...facts.values.grad_mode import GradMode
 from ..state.trained import is_trained
 from .batches import is_training_step
@@ -13,8 +15,6 @@ from .gradient_free import is_gradient_free
 from .tensor_parts import part_of
 
 if TYPE_CHECKING:
-    import ast
-
     from ...facts.values import Call, Function, Value
     from ..history import History
 
@@ -28,7 +28,11 @@ def calls_of_forward(run: History, param: Param) -> list[tuple[Call, Value]]:
     if param.function.name != "forward" or param.name not in names:
         return []
     position = names.index(param.name) - 1
-    return [(call, call.argument(position, param.name)) for call in run.forwards.get(param.function.node, ())]
+    default = defaults(param.function.node).get(param.name)
+    given = [(call, call.argument(position, param.name)) for call in run.forwards.get(param.function.node, ())]
+    if not isinstance(default, ast.Constant):
+        return given
+    return [(call, Const(default.value, default) if isinstance(value, Absent) else value) for call, value in given]
 
 
 def is_trained_with(run: History, forward: Function, given: list[tuple[Call, Value]]) -> bool:

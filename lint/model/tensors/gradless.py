@@ -343,7 +343,7 @@ def _trains_without(
     run: History, forward: Function, given: list[tuple[Call, Value]], assumed: tuple[Value, ...]
 ) -> bool:
     """Whether one of the calls of ``forward`` is trained, and all give it what needs no gradient."""
-    return is_trained_with(run, forward, given) and all(is_gradless(run, value, assumed) for _, value in given)
+    return is_trained_with(run, forward, given) and _hold_no_gradient(run, (value for _, value in given), assumed)
 
 
 def carries_gradient(value: Value) -> bool:

@@ -1,0 +1,91 @@
+"""How scripts freeze what stands in front of reentrant checkpoints: each way is read, and what it leaves trained."""
+
+from __future__ import annotations
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+SCRIPT = """\
+import itertools
+import re
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.mlp = nn.Linear(width, width)
+        self.lora_a = nn.Linear(width, 8, bias=False)
+        self.lora_b = nn.Linear(8, width, bias=False)
+
+    def forward(self, x, mask=None):
+        x = self.norm(x)
+        return x + self.mlp(x) + self.lora_b(self.lora_a(x))
+
+class Net(nn.Module):
+    def __init__(self, width=64):
+        super().__init__()
+        self.tokens = nn.Embedding(1000, width)
+        self.places = nn.Embedding(128, width)
+        self.blocks = nn.ModuleList([Block(width) for _ in range(4)])
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, 1000)
+
+    def forward(self, ids, mask=None):
+        x = self.tokens(ids) + self.places(torch.arange(ids.size(1)))
+        for block in self.blocks:
+            x = checkpoint(block, x, mask, use_reentrant=True)
+        return self.head(self.norm(x))
+
+def train(loader):
+    model = Net()
+    {0}
+    optimizer = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad])
+    model.train()
+    for ids, labels in loader:
+        nn.functional.cross_entropy(model(ids).flatten(0, 1), labels.flatten()).backward()
+        optimizer.step()
+
+train(loader)
+"""
+NAMED = "for name, p in model.named_parameters():\n        "
+OFF, ON = "p.requires_grad = False", "p.requires_grad = True"
+ALL_OFF = f"for p in model.parameters():\n        {OFF}\n    "
+#: What freezes both embeddings, and leaves a part of the blocks trained.
+FROZEN = {
+    "each": "for m in (model.tokens, model.places):\n        m.requires_grad_(False)",
+    "by name": f"{NAMED}if 'lora' not in name:\n            {OFF}",
+    "all, then by name": f"{ALL_OFF}{NAMED}if 'lora' in name:\n            {ON}",
+    "all, then the blocks": "model.requires_grad_(False)\n    for block in model.blocks:\n        block.requires_grad_(True)",
+    "all, then the last blocks": f"{ALL_OFF}for p in model.blocks[-2:].parameters():\n        {ON}",
+}
+#: What leaves an embedding trained, or may.
+TRAINED = {
+    "nothing": "pass",
+    "one": "model.tokens.requires_grad_(False)",
+    "another": f"{NAMED}if name.startswith('blocks'):\n            {OFF}",
+    "all, then an embedding too": (
+        f"{ALL_OFF}{NAMED}if 'lora' in name:\n            {ON}\n    model.places.requires_grad_(True)"
+    ),
+    "all, then all": "model.requires_grad_(False)\n    model.requires_grad_(True)",
+    "all for good": "model.requires_grad_(False)",
+    "all, then the head": "model.requires_grad_(False)\n    model.head.requires_grad_(True)",
+    "some of a list": "[p.requires_grad_(False) for name, p in model.named_parameters() if 'norm' in name]",
+    "under a flag": f"{ALL_OFF}{NAMED}if 'lora' in name or thaw:\n            {ON}",
+}
+
+
+def codes(lines: str) -> list[str]:
+    return [found.code for found in check_source(SCRIPT.replace("{0}", lines))]
+
+
+@pytest.mark.parametrize("way", FROZEN)
+def test_checkpoints_behind_frozen_embeddings_lose_the_gradients(way):
+    assert codes(FROZEN[way]) == ["CKPT104"]
+
+
+@pytest.mark.parametrize("way", TRAINED)
+def test_nothing_is_said_where_an_embedding_may_train_or_no_block_does(way):
+    assert codes(TRAINED[way]) == []
