@@ -53,6 +53,7 @@ train(loader)
 NAMED = "for name, p in model.named_parameters():\n        "
 OFF, ON = "p.requires_grad = False", "p.requires_grad = True"
 ALL_OFF = f"for p in model.parameters():\n        {OFF}\n    "
+MODULES = "for name, m in model.named_modules():\n        "
 #: What freezes both embeddings, and leaves a part of the blocks trained.
 FROZEN = {
     "each": "for m in (model.tokens, model.places):\n        m.requires_grad_(False)",
@@ -60,6 +61,27 @@ FROZEN = {
     "all, then by name": f"{ALL_OFF}{NAMED}if 'lora' in name:\n            {ON}",
     "all, then the blocks": "model.requires_grad_(False)\n    for block in model.blocks:\n        block.requires_grad_(True)",
     "all, then the last blocks": f"{ALL_OFF}for p in model.blocks[-2:].parameters():\n        {ON}",
+    "all, then by class": (
+        f"{ALL_OFF}for m in model.modules():\n        if isinstance(m, nn.Linear):\n            m.requires_grad_(True)"
+    ),
+    "by class": f"{MODULES}if isinstance(m, nn.Embedding):\n            m.requires_grad_(False)",
+    "by one of two classes": f"{MODULES}if isinstance(m, (nn.Embedding, nn.LayerNorm)):\n            m.requires_grad_(False)",
+    "by class and parameter": (
+        f"{MODULES}if isinstance(m, nn.Embedding):\n            for p in m.parameters():\n                {OFF}"
+    ),
+    "by class, the weight": f"{MODULES}if isinstance(m, nn.Embedding):\n            m.weight.requires_grad = False",
+    "by another class": (
+        f"{MODULES}if not isinstance(m, (Net, Block, nn.Linear, nn.LayerNorm, nn.ModuleList)):\n"
+        "            m.requires_grad_(False)"
+    ),
+    "by the names of children": (
+        "for name, m in model.named_children():\n        if name not in ('blocks', 'head'):\n"
+        f"            for p in m.parameters():\n                {OFF}"
+    ),
+    "by the names of modules": (
+        "for name, m in model.named_modules():\n        if name in ('tokens', 'places'):\n"
+        "            m.requires_grad_(False)"
+    ),
 }
 #: What leaves an embedding trained, or may.
 TRAINED = {
@@ -73,6 +95,19 @@ TRAINED = {
     "all for good": "model.requires_grad_(False)",
     "all, then the head": "model.requires_grad_(False)\n    model.head.requires_grad_(True)",
     "some of a list": "[p.requires_grad_(False) for name, p in model.named_parameters() if 'norm' in name]",
+    "another class": f"{MODULES}if isinstance(m, nn.LayerNorm):\n            m.requires_grad_(False)",
+    "a base of all": f"{MODULES}if isinstance(m, nn.Module):\n            m.requires_grad_(False)",
+    "a class and a name": (
+        f"{MODULES}if isinstance(m, nn.Embedding) and name == 'tokens':\n            m.requires_grad_(False)"
+    ),
+    "the biases of a class": f"{MODULES}if isinstance(m, nn.Embedding):\n            m.bias.requires_grad = False",
+    "a class and a flag": f"{MODULES}if isinstance(m, nn.Embedding) and frozen:\n            m.requires_grad_(False)",
+    "all, then the class": (
+        f"{ALL_OFF}{MODULES}if isinstance(m, (nn.Linear, nn.Embedding)):\n            m.requires_grad_(True)"
+    ),
+    "another child": (
+        "for name, m in model.named_children():\n        if name != 'tokens':\n            m.requires_grad_(False)"
+    ),
     "under a flag": f"{ALL_OFF}{NAMED}if 'lora' in name or thaw:\n            {ON}",
 }
 

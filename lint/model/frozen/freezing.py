@@ -34,7 +34,8 @@ from ..texts.given_texts import meant_at
 from ..texts.passing_names import is_named_in, name_passes, prefix_asked
 from ..types import same_object
 from .frozen_models import is_frozen_with_model, parts_built
-from .named_switches import comes_to
+from .module_loops import loop_over_modules
+from .named_switches import EMBEDDING, WEIGHT_ONLY, comes_to
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -45,11 +46,9 @@ if TYPE_CHECKING:
     from ..history import History
     from ..texts.given_texts import Meant
 
-EMBEDDING = "torch.nn.Embedding"
 PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 _PARAMETERS = ("weight", "bias")
-#: Modules that have a weight only, and those that have a bias too unless they are told otherwise.
-_WEIGHT_ONLY = frozenset((EMBEDDING, f"{EMBEDDING}.from_pretrained", "torch.nn.EmbeddingBag"))
+#: Modules that have a bias besides their weight unless they are told otherwise.
 _WITH_BIAS = frozenset(f"torch.nn.{kind}" for kind in ("Linear", "Conv1d", "Conv2d", "Conv3d", "LayerNorm"))
 #: How functions are named that freeze a module, or do so by what they are told.
 _FREEZES = re.compile(r"^_?(freeze|frozen|set_requires_grad|toggle_(requires_)?grad)")
@@ -97,12 +96,20 @@ def _is_frozen_by_its_path(run: History, module: Value, holder: Value) -> bool:
     if not isinstance(holder, Instance) or not _is_built_once(run, holder.cls):
         return False
     return any(
-        isinstance(switch.module, Instance)
-        and _is_built_once(run, switch.module.cls)
+        (whole := _whole_of(switch)) is not None
+        and _is_built_once(run, whole.cls)
         and not _is_left_uncalled(switch.place)
         and comes_to(run, switch, module) is True
         for switch in run.uses.freezes
     )
+
+
+def _whole_of(switch: GradientSwitch) -> Instance | None:
+    """The object of whose parameters, or modules, a loop around ``switch`` chooses some."""
+    over_modules = loop_over_modules(switch.module)
+    if over_modules is not None:
+        return over_modules.whole
+    return switch.module if isinstance(switch.module, Instance) else None
 
 
 @lru_cache(maxsize=1)
@@ -158,9 +165,9 @@ def _is_left_uncalled(place: Place) -> bool:
 def _parameters(module: Value) -> tuple[str, ...]:
     """The parameters of a module of torch; empty where they are not known."""
     kind = canonical(module.call.name) if isinstance(module, Result) else ""
-    if not isinstance(module, Result) or kind not in _WEIGHT_ONLY | _WITH_BIAS:
+    if not isinstance(module, Result) or kind not in WEIGHT_ONLY | _WITH_BIAS:
         return ()
-    return ("weight",) if kind in _WEIGHT_ONLY or equals(module.call.keyword("bias"), False) else _PARAMETERS
+    return ("weight",) if kind in WEIGHT_ONLY or equals(module.call.keyword("bias"), False) else _PARAMETERS
 
 
 def _is_parameter_frozen(run: History, module: Value, name: str) -> bool:
@@ -247,7 +254,7 @@ def _leaves_out_by_name(switch: GradientSwitch, modules: tuple[Value, ...]) -> b
     named = [value for field, value in fields if field.startswith(prefix) or prefix.startswith(f"{field}.")]
     return bool(named) and all(
         isinstance(value, Result)
-        and canonical(value.call.name) in _WEIGHT_ONLY | _WITH_BIAS | {*PARAMETER}
+        and canonical(value.call.name) in WEIGHT_ONLY | _WITH_BIAS | {*PARAMETER}
         and not any(same(value, module) for module in modules)
         for value in named
     )
@@ -278,7 +285,7 @@ def _constructions(run: History) -> Mapping[Class, int]:
 
 
 def _is_built_behind(run: History, switch: GradientSwitch, part: Value) -> bool:
-    if not isinstance(part, Result) or canonical(part.call.name) not in _WEIGHT_ONLY | _WITH_BIAS | {*PARAMETER}:
+    if not isinstance(part, Result) or canonical(part.call.name) not in WEIGHT_ONLY | _WITH_BIAS | {*PARAMETER}:
         return False
     # In program order, so that all come behind the switch where the first one does; of the same object, if any.
     made, stack = run.calls_at(part.call.node), switch.place.stack

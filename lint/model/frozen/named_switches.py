@@ -13,15 +13,21 @@ from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import Instance, Result, Value, options, same
 from ..conditions.guards import own_guards
+from ..names import canonical
 from ..texts.given_texts import meant_at
 from ..texts.passing_names import is_named_in, name_passes
+from .module_loops import loop_over_modules, passes_in_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..events import GradientSwitch
     from ..history import History
+    from .module_loops import ModuleLoop
 
+EMBEDDING = "torch.nn.Embedding"
+#: Modules that have a weight only.
+WEIGHT_ONLY = frozenset((EMBEDDING, f"{EMBEDDING}.from_pretrained", "torch.nn.EmbeddingBag"))
 #: How deep modules of the program are looked into, and how many are told apart.
 _DEPTH, _MOST = 5, 2_000
 _PARAMETERS = ("weight", "bias")
@@ -29,7 +35,10 @@ _NUMBER = re.compile(r"\d")
 
 
 def comes_to(run: History, switch: GradientSwitch, module: Value) -> bool | None:
-    """Whether a loop over `model.named_parameters()` comes to all parameters of ``module``, or to none; else None."""
+    """Whether a loop over names, or over modules, of a model comes to all of ``module``, or to nothing; else None."""
+    over_modules = loop_over_modules(switch.module)
+    if over_modules is not None:
+        return _comes_to_among(run, switch, over_modules, module)
     guards, whole = [*own_guards(switch.place)], switch.module
     loop = switch.place.loops[-1] if switch.place.loops else None
     if len(guards) != 1 or not isinstance(loop, ast.For) or not is_named_in(loop) or not isinstance(whole, Instance):
@@ -40,6 +49,33 @@ def comes_to(run: History, switch: GradientSwitch, module: Value) -> bool | None
     meant = meant_at(run.program, switch.place)
     answers = {name_passes(guards[0], loop, f"{path}.{name}", meant) for path in paths for name in _PARAMETERS}
     return answers.pop() if len(answers) == 1 else None
+
+
+def _comes_to_among(run: History, switch: GradientSwitch, found: ModuleLoop, module: Value) -> bool | None:
+    chains = [chain for chain in _chains(found.whole) if same(chain[-1][1], module)]
+    answers = {passes_in_loop(run, switch, found, chain) for chain in chains}
+    if found.field and True in answers:
+        kind = canonical(module.call.name) if isinstance(module, Result) else ""
+        return True if found.field == "weight" and kind in WEIGHT_ONLY else None  # What else it has is left as it is.
+    return answers.pop() if len(answers) == 1 else None
+
+
+@lru_cache(maxsize=4)
+def _chains(whole: Instance) -> tuple[tuple[tuple[str, Value], ...], ...]:
+    """The ways to the modules in ``whole``, by the names and the modules on them; none where they are too many."""
+    found = tuple(islice(_ways(whole, (), _DEPTH), _MOST + 1))
+    return found if len(found) <= _MOST else ()
+
+
+def _ways(outer: Value, way: tuple[tuple[str, Value], ...], depth: int) -> Iterator[tuple[tuple[str, Value], ...]]:
+    for name, held in _parts(outer) if depth else ():
+        path = f"{way[-1][0]}.{name}" if way else name
+        for option in options(held):
+            inner = (*way, (path, option))
+            if isinstance(option, Result | Instance):
+                yield inner
+            if not isinstance(option, Result) or container_kind(option):
+                yield from _ways(option, inner, depth - 1)
 
 
 @lru_cache(maxsize=4)

@@ -28,7 +28,8 @@ from ..calls.call_targets import call_targets
 from ..calls.handed_on import handed_on
 from ..events import HfEnable
 from ..flow.mentions import attributes_in
-from ..frozen.freezing import EMBEDDING, is_frozen, is_frozen_parameter, may_be_switched_on
+from ..frozen.freezing import is_frozen, is_frozen_parameter, may_be_switched_on
+from ..frozen.named_switches import EMBEDDING
 from ..names import canonical
 from ..types import is_hf_model, same_object
 from .batches import is_batch, is_lightning_batch, yielded_as

@@ -1,0 +1,151 @@
+"""Switches of gradients in loops over the modules of a model: to which of them one comes by class and by name."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING, NamedTuple
+
+from ...facts.nodes import is_inside
+from ...facts.objects.classes import ancestors
+from ...facts.values import UNKNOWN, Attr, Class, Element, Guard, Instance, Ref, Result, Seq, Value
+from ..conditions.guards import own_guards
+from ..names import canonical
+from ..texts.given_texts import meant_at
+from ..texts.passing_names import name_passes
+from ..types import bases
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from ..events import GradientSwitch
+    from ..history import History
+    from ..texts.given_texts import Meant
+
+_ALL, _DIRECT = ("modules", "named_modules"), ("children", "named_children")
+_MODULE = "torch.nn.Module"
+#: Modules of torch of which no other one of its modules is a kind that scripts build.
+_PLAIN = frozenset(
+    f"torch.nn.{name}"
+    for name in (
+        *("Linear", "Embedding", "EmbeddingBag", "Conv1d", "Conv2d", "Conv3d", "LayerNorm", "GroupNorm", "RMSNorm"),
+        *("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d"),
+        *("MultiheadAttention", "LSTM", "GRU", "Dropout", "ModuleList", "ModuleDict"),
+    )
+)
+
+
+class ModuleLoop(NamedTuple):
+    """A loop over the modules of an object, and what it switches of each."""
+
+    whole: Instance
+    #: Whether it goes through what the object holds itself, and no deeper.
+    is_direct: bool
+    #: The one parameter that is switched; all of the module, with what it holds, where this is empty.
+    field: str
+
+
+class _Asked(NamedTuple):
+    """What the conditions of a loop over modules are asked with."""
+
+    run: History
+    loop: ast.For
+    meant: Meant | None
+    #: What the loop calls the module.
+    variable: str
+
+
+def loop_over_modules(switched: Value) -> ModuleLoop | None:
+    """The loop that gave ``switched``, the module of a switch, if one went through the modules of an object."""
+    field = ""
+    if isinstance(switched, Attr) and isinstance(switched.base, Element):
+        field, switched = switched.name, switched.base
+    depth = 0
+    while isinstance(switched, Element) and depth < 2:
+        switched, depth = switched.of, depth + 1
+    match switched:
+        case Instance() if depth:  # `for name, child in model.named_children()`
+            return ModuleLoop(switched, True, field)
+        case Result(call) if depth and isinstance(call.receiver, Instance) and call.method in _ALL:
+            return ModuleLoop(call.receiver, False, field)
+    return None
+
+
+def passes_in_loop(
+    run: History, switch: GradientSwitch, found: ModuleLoop, chain: Sequence[tuple[str, Value]]
+) -> bool | None:
+    """Whether a loop over modules switches a module, by itself or with one that holds it; None where that is open.
+
+    Args:
+        run: The history that the switch is of.
+        switch: The switch.
+        found: The loop around it.
+        chain: The names, and the modules, that lead to the module; it comes last.
+    """
+    loops = [loop for loop in switch.place.loops if isinstance(loop, ast.For) and _methods_in(loop.iter)]
+    guards = [*own_guards(switch.place)]
+    if len(loops) != 1 or not all(is_inside(guard.test, loops[0]) for guard in guards):
+        return None
+    asked = _Asked(run, loops[0], meant_at(run.program, switch.place), _module_of(loops[0]))
+    visited = chain[:1] if found.is_direct else chain
+    answers = {_all_hold(asked, guards, name, part) for name, part in (visited[-1:] if found.field else visited)}
+    if found.is_direct and found.field and len(chain) > 1:
+        return False
+    return True if True in answers else (None if None in answers else False)
+
+
+def _methods_in(node: ast.expr) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[]):
+            return name in (*_ALL, *_DIRECT)
+    return False
+
+
+def _all_hold(asked: _Asked, guards: Iterable[Guard], name: str, part: Value) -> bool | None:
+    answers = {_answer(asked, guard.test, name, part, guard.taken) for guard in guards}
+    return False if False in answers else (None if None in answers else True)
+
+
+def _answer(asked: _Asked, test: ast.AST, name: str, part: Value, taken: bool) -> bool | None:
+    """Whether ``test`` comes out as ``taken`` for the module ``part``, called ``name``."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=inner):
+            return _answer(asked, inner, name, part, not taken)
+        case ast.BoolOp(op=op, values=values):
+            stops = isinstance(op, ast.And) is not taken
+            answers = {_answer(asked, value, name, part, taken) for value in values}
+            return stops if stops in answers else (None if None in answers else not stops)
+        case ast.Call(func=ast.Name("isinstance"), args=[ast.Name(id=variable), _]) if variable == _module_of(
+            asked.loop
+        ):
+            classes = [call.argument(1) for call in asked.run.calls_at(test)]
+            is_one = _is_of(part, classes[0]) if len(classes) == 1 else None
+            return None if is_one is None else is_one is taken
+    return name_passes(Guard(test, UNKNOWN, taken), asked.loop, name, asked.meant)
+
+
+def _module_of(loop: ast.For) -> str:
+    match loop.target:
+        case ast.Name(id=name) | ast.Tuple(elts=[_, ast.Name(id=name)]):
+            return name
+    return ""
+
+
+def _is_of(part: Value, classes: Value) -> bool | None:
+    """Whether ``part`` is an object of one of ``classes``."""
+    if isinstance(classes, Seq):
+        answers = {_is_of(part, cls) for cls in classes.items}
+        return True if True in answers else (None if None in answers or classes.open else False)
+    if isinstance(classes, Ref) and canonical(classes.name) == _MODULE:
+        return True
+    match part, classes:
+        case Instance(cls), Class():
+            return cls is classes or classes in ancestors(cls)
+        case Instance(cls), Ref(name):
+            own = set(bases(cls))
+            return True if canonical(name) in own else (False if own <= {_MODULE, *_PLAIN} else None)
+        case Result(call), Class():
+            return False if canonical(call.name).startswith("torch.nn.") else None
+        case Result(call), Ref(name):
+            built, asked = canonical(call.name), canonical(name)
+            return True if built == asked else (False if {built, asked} <= _PLAIN else None)
+    return None
