@@ -7,8 +7,8 @@ train. Tensors in a list, a tuple or a dict, and those that the function reads f
 at the arguments themselves only. The same holds for modules that torch's wrappers make reentrant. It also flags
 reentrant checkpointing of a transformers model for pictures, video or sound (ViT, VideoMAE, Whisper) that is switched
 on after its adapter was attached, of an image classifier whose embeddings are frozen, and, in projects that pin
-transformers below 5.0, of any of its models: there nothing makes the output of the frozen embeddings need a gradient,
-and the backward pass raises a RuntimeError when nothing else trains.
+transformers below 5.0, of any model whose adapter or frozen embeddings come first: there nothing makes the output of
+frozen embeddings need a gradient, and the backward pass raises a RuntimeError when nothing else trains.
 
 ## Why is this bad?
 The reentrant variant connects a region to the graph through its inputs. When none of them needs a gradient, no
