@@ -130,6 +130,16 @@ def same_object(value: Value) -> Value:
     return value
 
 
+def is_loaded(value: Value) -> bool:
+    """Whether `from_pretrained` gave ``value``, a model, which is in eval mode then."""
+    match value:
+        case Result(call):
+            return canonical(call.name).endswith(".from_pretrained")
+        case Instance(_, call) if call is not None:
+            return call.method == "from_pretrained"
+    return False
+
+
 def is_accelerator(value: Value) -> bool:
     """Whether ``value`` is certainly an Accelerator of accelerate."""
     return "accelerate.Accelerator" in class_names(value)

@@ -302,7 +302,7 @@ from ..model.needs import together
 from ..model.report import MakePositional, Remark, Report, Rewrite
 from ..model.state.modes import trained_in_eval
 from ..model.tensors.gradient_free import is_gradient_free
-from ..model.types import bases, whole_model
+from ..model.types import bases, is_loaded, whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -372,8 +372,7 @@ def _is_trained(run: Run, model: Value, call: Call) -> bool:
 
 def _may_train(run: Run, model: Value) -> bool:
     """Whether ``model`` may be in train mode: what is loaded is not, until something says so."""
-    is_loaded = isinstance(model, Result) and model.call.name.endswith(".from_pretrained")
-    return not is_loaded or any(switch.on is not False for switch in run.of(TrainSwitch))
+    return not is_loaded(model) or any(switch.on is not False for switch in run.of(TrainSwitch))
 
 
 def _report(call: Call, name: str) -> Report:

@@ -145,10 +145,9 @@ from ..facts.values import Call, Dict, Function, Instance, Method, Result, Seq, 
 from ..finding import Applicability, Severity
 from ..model.events import AutogradGrad, Backward, EvalSwitch, Generate, HfEnable, TrainerBuild, TrainSwitch
 from ..model.flow.statements import own_statement
-from ..model.names import canonical
 from ..model.report import DeleteStatement, Remark, Report, Rewrite
 from ..model.tensors.gradient_free import is_always_gradient_free
-from ..model.types import unwrapped
+from ..model.types import is_loaded, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -173,7 +172,7 @@ def check(run: Run) -> Iterator[Report]:
     for enable in run.of(HfEnable):
         uses = list(_uses(run, unwrapped(enable.model)))
         evaluated = next((event.node for event in run.of(EvalSwitch) if _follows(event, enable)), None)
-        if evaluated is None and _is_loaded(enable) and _are_gradient_free(uses):
+        if evaluated is None and is_loaded(unwrapped(enable.model)) and _are_gradient_free(uses):
             evaluated = uses[0].node
         if evaluated is not None and not _is_handed_on(run, enable.model, uses):
             yield Report(
@@ -192,12 +191,6 @@ def _uses(run: Run, model: Value) -> Iterator[Call]:
 
 def _are_gradient_free(uses: list[Call]) -> bool:
     return bool(uses) and all(call.method == "generate" or is_always_gradient_free(call) for call in uses)
-
-
-def _is_loaded(enable: HfEnable) -> bool:
-    """Whether the model is in eval mode from the start: transformers loads it so."""
-    model = unwrapped(enable.model)
-    return isinstance(model, Result) and canonical(model.call.name).endswith(".from_pretrained")
 
 
 def _follows(switch: EvalSwitch, enable: HfEnable) -> bool:

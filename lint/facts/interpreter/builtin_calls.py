@@ -31,6 +31,7 @@ from ..values import (
     Attr,
     Call,
     Choice,
+    Class,
     Const,
     Dict,
     Function,
@@ -64,6 +65,10 @@ if TYPE_CHECKING:
 _RETURN_SELF = frozenset(
     ("to", "cuda", "cpu", "half", "bfloat16", "float", "double", "train", "eval", "requires_grad_", "apply", "to_empty")
 )
+#: Methods by which classes that derive from one of a library build an object.
+_LOADERS = frozenset(("from_pretrained", "from_config", "_from_config", "load_from_checkpoint"))
+#: With one of these, a loader gives more than the object.
+_GIVE_MORE = frozenset(("output_loading_info", "return_unused_kwargs"))
 #: A replacement field of `str.format`.
 _FIELD = re.compile(r"{[^{}]*}")
 
@@ -100,6 +105,8 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             return parser_method(walk, held, name, call)
         case Attr(base=Instance(cls) as held, name=name) if name in _RETURN_SELF and is_torch_module(cls):
             return held
+        case Attr(base=Class() as cls, name=name) if name in _LOADERS and not call.kwargs.keys() & _GIVE_MORE:
+            return Instance(cls, call)
         case Attr(base=Instance() as held, name=name) if name in AS_DICT and not call.args:
             return as_dict(held, call.node, walk.place)
         case Attr(base=held, name="get_submodule"):

@@ -5,10 +5,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from ...facts.values import Instance, Result, options
+from ...facts.values import Instance, options
 from ..events import GradientSwitch, HfEnable, ModeSwitch, TrainSwitch
-from ..names import canonical
-from ..types import unwrapped, whole_model
+from ..types import is_loaded, unwrapped, whole_model
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator
@@ -90,7 +89,7 @@ class Uses:
     @cached_property
     def trained(self) -> list[TrainSwitch]:
         """The calls of `train` of what may be anything but a model that a library loaded, which holds no other one."""
-        return [switch for switch in self._run.of(TrainSwitch) if not all(map(_is_loaded, objects_in(switch.receiver)))]
+        return [switch for switch in self._run.of(TrainSwitch) if not all(map(is_loaded, objects_in(switch.receiver)))]
 
     @cached_property
     def freezes(self) -> list[GradientSwitch]:
@@ -123,7 +122,3 @@ class Uses:
             if isinstance(write.obj, Instance):
                 found.setdefault((write.obj.cls, write.field), []).append(write)
         return found
-
-
-def _is_loaded(value: Value) -> bool:
-    return isinstance(value, Result) and canonical(value.call.name).endswith(".from_pretrained")

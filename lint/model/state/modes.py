@@ -14,9 +14,8 @@ from ...facts.values import Attr, Class, Dict, Function, Instance, Method, Ref, 
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild
 from ..flow.loops_around import Iteration, iterations_around
 from ..flow.uses import objects_in
-from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
-from ..types import bases, is_accelerator, is_fabric, unwrapped, whole_model
+from ..types import bases, class_names, is_accelerator, is_fabric, is_loaded, unwrapped, whole_model
 from .lightning_training import lightning_trains, one_step
 from .trained import follows_training
 
@@ -127,8 +126,8 @@ class Modes:
         return any(switch.on is not False and switch.place.walk != forward.place.walk for switch in self._switches)
 
     def _is_loaded(self) -> bool:
-        names = [canonical(model.call.name) if isinstance(model, Result) else "" for model in self.models]
-        return all(name.startswith("transformers.") and name.endswith(".from_pretrained") for name in names)
+        kinds = [class_names(model) if is_loaded(model) else () for model in self.models]
+        return all(any(name.startswith("transformers.") for name in names) for names in kinds)
 
     def _left_in_eval(self, iteration: Iteration, forward: Call) -> ast.AST | None:
         """The ``eval()`` in an iteration of a loop that still holds when the next iteration comes to ``forward``."""
