@@ -242,7 +242,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Element, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
-from ..model.flow.iterations import changes_by_iteration
+from ..model.flow.iterations import changes_by_iteration, leaves_out_last
 from ..model.flow.own_results import cuts_own_result, leaf_for_next_iteration, receiver_name
 from ..model.flow.statements import appended_to, base_name, list_ending_in, stored_under
 from ..model.needs import together
@@ -304,8 +304,12 @@ def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]
     A leaf that goes elsewhere too may be there for a backward pass by hand, or the result for a loss of its own.
     """
     name, loop = receiver_name(cut.call), cut.place.loops[-1] if cut.place.loops else None
-    alike = source.place.loops == cut.place.loops and source.place.guards == cut.place.guards
-    if not name or loop is None or not alike or any(run.method_calls(*_HOOKS)):
+    if not name or loop is None or source.place.deeper_than(cut.place) or any(run.method_calls(*_HOOKS)):
+        return frozenset()
+    alike = source.place.loops == cut.place.loops and all(
+        leaves_out_last(guard, loop) for guard in cut.place.beyond(source.place)
+    )
+    if not alike:
         return frozenset()
     return frozenset((leaf_for_next_iteration(cut.node, name, loop, source.node.args[1:]),)) - {""}
 

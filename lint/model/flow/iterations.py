@@ -13,7 +13,7 @@ from ..regions.free_variables import names_bound_by
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...facts.values import Loop, Place
+    from ...facts.values import Guard, Loop, Place
     from ..events import Event
     from ..run import Run
 
@@ -51,6 +51,27 @@ def is_in_one_iteration(place: Place, loop: Loop) -> bool:
     return any(_chooses_one(part, taken, loop) for test, taken in guards for part in _all_of(test, taken))
 
 
+def leaves_out_last(guard: Guard, loop: Loop) -> bool:
+    """Whether every iteration of ``loop`` but the last one comes to what stands under ``guard``: `i < n - 1`."""
+    if not isinstance(loop, ast.For) or not is_inside(guard.test, loop):
+        return False
+    test, taken = guard.plain
+    return _asks_for_end(test, loop) and _chooses_one(test, not taken, loop)
+
+
+def _asks_for_end(test: ast.AST, loop: ast.For) -> bool:
+    """Whether ``test`` compares with how many iterations there are: `len(layers)`, or the end of a `range`."""
+    given = loop.iter.args if isinstance(loop.iter, ast.Call) and loop.iter.args else [loop.iter]
+    end = given[1] if len(given) > 1 else given[0]
+    asked = test.comparators if isinstance(test, ast.Compare) else []
+    return any(
+        (isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "len")
+        or (isinstance(part, ast.expr) and ast.unparse(part) == ast.unparse(end))
+        for side in asked
+        for part in ast.walk(side)
+    )
+
+
 def _all_of(test: ast.AST, taken: bool) -> Sequence[ast.AST]:
     """The parts of ``test`` that all come out as ``taken``."""
     joined = ast.And if taken else ast.Or
@@ -67,13 +88,21 @@ def _chooses_one(test: ast.AST, taken: bool, loop: ast.For) -> bool:
             return counts and not is_first and isinstance(operator, ast.Eq) is taken
         case ast.Compare(left=left, ops=[ast.Lt() | ast.GtE() as operator], comparators=[right]):
             counts = not counters(loop).keys().isdisjoint(names_in(left))
-            is_last = ast.unparse(left).endswith(" + 1") or ast.unparse(right).endswith(" - 1")
+            is_last = ast.unparse(left).endswith(f" + {_step(loop)}") or ast.unparse(right).endswith(" - 1")
             return counts and is_last and isinstance(operator, ast.GtE) is taken
         case ast.Name(name):
             asked = [part.value for part in all_nodes(loop) if isinstance(part, ast.Assign) and _binds(part, name)]
             parts = _all_of(asked[0], taken) if len(asked) == 1 else ()
             return any(_chooses_one(part, taken, loop) for part in parts if isinstance(part, ast.Compare))
     return False
+
+
+def _step(loop: ast.For) -> str:
+    """What is added to the counter of ``loop`` from iteration to iteration, as it is written."""
+    match loop.iter:
+        case ast.Call(func=ast.Name("range"), args=[_, _, step]):
+            return ast.unparse(step)
+    return "1"
 
 
 def _binds(statement: ast.Assign, name: str) -> bool:
