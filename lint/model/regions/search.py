@@ -24,6 +24,7 @@ from ...facts.values import (
     conditional_options,
     options,
 )
+from ..calls.called_by_libraries import called_by_libraries
 from ..calls.forward_hooks import hooks_on
 from ..calls.given import asked_of_self, holds_for, of_object
 from ..conditions.guards import own_guards
@@ -173,7 +174,8 @@ class Search:
         """What is called; for a parameter what a checkpoint gives for it, or what it is bound to early."""
         if canonical(call.name) in _CALLING:
             return [call.argument(0, "module")]
-        return self.given.meant(call, of_object(call, instance), self._given_elsewhere)
+        meant = self.given.meant(call, of_object(call, instance), self._given_elsewhere)
+        return [*meant, *called_by_libraries(call, instance)]
 
     def _given_elsewhere(self, param: Param) -> list[Value]:
         return self.regions.given_for(param) or ([] if param.default is None else [param.default])
