@@ -18,6 +18,9 @@ class Annealed(nn.Module):
         {step}
         return (self.linear(x) / self.heat).softmax(-1)
 
+    def begin(self):
+        self.heat = 5.0
+
     def cool(self):
         self.heat = max(self.lowest, self.heat * self.decay)
 
@@ -36,6 +39,8 @@ WRONG = (
     "self.heat = self.heat - (5.0 - self.lowest) / 1000",
     "self.heat = max(self.lowest, self.heat * self.decay)",
     "if self.training: self.heat = max(self.heat * self.decay, self.lowest)",
+    "self.heat, self.seen = self.heat * self.decay, 0",
+    "self.heat *= self.decay; self.seen = self.lowest",
 )
 RIGHT = (
     "pass",
@@ -44,6 +49,9 @@ RIGHT = (
     "if not self.training: self.heat = self.heat * self.decay",
     "if moves: self.heat = self.heat * self.decay",
     "self.seen = self.lowest + 1",
+    "self.heat = 5.0; self.heat = self.heat * self.decay",
+    "self.heat = self.lowest; self.heat += 1",
+    "self.begin(); self.heat *= self.decay",
 )
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 #: Methods whose result depends on what the tensor held, and those that overwrite it.
 _ACCUMULATE = frozenset(("add_", "sub_", "mul_", "div_", "lerp_", "index_add_", "scatter_add_", "addcmul_", "addcdiv_"))
 _OVERWRITE = frozenset(("copy_", "fill_", "zero_", "scatter_", "index_copy_", "index_fill_", "masked_fill_"))
+#: Of these, the ones that leave nothing of it.
+_FILL = frozenset(("copy_", "fill_", "zero_"))
 #: Methods that keep a part of what the tensor held.
 _DECAYING = frozenset(("mul_", "lerp_"))
 #: Methods that give the values they were called on, on another device, in another type or shape.
@@ -63,7 +65,7 @@ def moving_averages(run: Run, region: Region) -> Iterator[Update]:
         methods = _own_methods(region, owner)
         saved = saved_state(run, owner) if any(run.method_calls(*SAVING)) else frozenset[str]()
         updates = _Body(function, state, True, methods).updates
-        kept = [update for update in updates if update.decays and update.kind != "attribute"]
+        kept = [it for it in updates if it.decays and it.accumulates and it.kind != "attribute"]
         asked = _Body(function, state, False, methods).read if kept else frozenset[str]()
         for update in kept:
             if update.name in asked | saved or _is_read_elsewhere(run.program.trees, update.name):
@@ -181,6 +183,8 @@ class _Body:
         self._returned: dict[ast.Call, Reads] = {}
         #: What each buffer and counter was computed from when it last changed.
         self._held: dict[str, Reads] = {}
+        #: Those that hold nothing of what was there before: `self.seen = 0`.
+        self._fresh: set[str] = set()
         #: Those that are computed, also by way of others, from what was there before.
         self.moving: set[str] = set()
         arguments = function.args
@@ -210,8 +214,10 @@ class _Body:
                     certain = self._branch(statement, certain)
                 case ast.For() | ast.AsyncFor():
                     self._bind([statement.target], self._reads(statement.iter))
-                    self._block([*statement.body, *statement.orelse], certain)
-                case ast.While() | ast.With() | ast.AsyncWith():
+                    self._perhaps([*statement.body, *statement.orelse], certain)
+                case ast.While():
+                    self._perhaps(statement.body, certain)
+                case ast.With() | ast.AsyncWith():
                     self._block(statement.body, certain)
                 case ast.Try():
                     self._block([*statement.body, *statement.orelse, *statement.finalbody], certain)
@@ -220,14 +226,22 @@ class _Body:
                 case _:
                     self._simple(statement, certain)
 
+    def _perhaps(self, body: Iterable[ast.stmt], certain: bool) -> set[str]:
+        """Walk what may not run at all; gives what is fresh where it does."""
+        before = {*self._fresh}
+        self._block(body, certain)
+        after, self._fresh = self._fresh, before
+        return after
+
     def _branch(self, node: ast.If, certain: bool) -> bool:
         """Both ways, or the one that the mode takes; gives whether what follows happens in both runs."""
         taken = in_mode(node.test, self._training)
         under = certain and (taken is not None or self._is_steady(node.test))
-        if taken is not False:
-            self._block(node.body, under)
-        if taken is not True:
-            self._block(node.orelse, under)
+        if taken is not None:
+            self._block(node.body if taken else node.orelse, under)
+        else:
+            both = self._perhaps(node.body, under) & self._perhaps(node.orelse, under)
+            self._fresh |= both
         left = [bool(block) and isinstance(block[-1], _LEAVES) for block in (node.body, node.orelse)]
         if taken is not None:
             return certain and not left[not taken]  # Nothing comes to what follows, or everything does.
@@ -292,6 +306,8 @@ class _Body:
                 )
                 found = Update(held.attr, node, self._step, depends, self._state.get(held.attr, ""), decays)
                 self._update(found, certain, reads)
+                if certain and held is target and not depends:
+                    self._fresh.add(held.attr)
             elif accumulates and isinstance(held, ast.Name):
                 self._bind([held], reads | self._locals.get(held.id, frozenset()))
             else:
@@ -324,12 +340,14 @@ class _Body:
             decays = method.attr in _DECAYING or is_decayed or scales
             kind = self._state.get(changed.attr, "")
             self._update(Update(changed.attr, call, self._step, accumulates, kind, decays), certain, given)
+            if certain and not depends and method.attr in _FILL and changed is method.value:
+                self._fresh.add(changed.attr)
 
     def _update(self, update: Update, certain: bool, reads: Reads) -> None:
         if certain and update.name in self._state:
             if update.accumulates or any(other in self.moving for other, _ in reads):
                 self.moving.add(update.name)
-            self.updates.append(update)
+            self.updates += [] if update.accumulates and update.name in self._fresh else [update]
             held = self._held.get(update.name, frozenset()) if update.accumulates else frozenset()
             self._held[update.name] = reads | held
 
@@ -337,7 +355,8 @@ class _Body:
         found: set[tuple[str, int]] = set()
         for node in ast.walk(expression):
             if isinstance(node, ast.Attribute) and _of_self(node) and node.attr in self._state:
-                found |= {(node.attr, self._step)} | self._held.get(node.attr, frozenset())
+                found |= set() if node.attr in self._fresh else {(node.attr, self._step)}
+                found |= self._held.get(node.attr, frozenset())
             elif isinstance(node, ast.Call) and node in self._returned:
                 found |= self._returned[node]
             elif isinstance(node, ast.Name):
