@@ -42,7 +42,7 @@ _DEEPSPEED_FILE = re.compile(r"""(?m)^\s*deepspeed_config_file:\s*["']?([\w./-]+
 #: Numbers that measure something.
 _MEASURE = re.compile(r"-?(?:\d*\.\d*(?:e-?\d+)?|\d+e-?\d+|\d{4,})")
 #: Commands that start one script with different words; more are not told apart.
-_MOST_COMMANDS = 8
+_MOST_COMMANDS = 4
 #: In words of a command that decide about checkpointing, or about what a reentrant checkpoint does not go with.
 _DECIDES = re.compile(r"checkpointing|reentrant|fsdp|find_unused|offload", re.IGNORECASE)
 #: The same for programs that are started by their names.
