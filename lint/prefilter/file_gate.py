@@ -20,11 +20,8 @@ if TYPE_CHECKING:
     from ..facts.imported.local import FindModule, LocalModule
     from ..project.settings import Settings
 
-#: Words of a file that puts a run together from modules: it trains or wraps a model, is an entry point, or calls a
-#: `checkpoint` that it may have from another module.
+#: Words of a file that puts a run together from modules: it trains or wraps a model, or is an entry point.
 STARTS = (
-    "checkpoint(",
-    "ckpt(",
     "Trainer(",
     ".backward(",
     "FullyShardedDataParallel",
@@ -40,6 +37,8 @@ STARTS = (
     "parse_args_into_dataclasses",
 )
 _STARTS = tuple(word.encode() for word in STARTS)
+#: It calls a `checkpoint` that it may have from another module; `load_checkpoint(` is no such call.
+_CHECKPOINTS = re.compile(rb"(?<!\w)(?:checkpoint|ckpt)\(")
 #: Behind a line's end, which the search finds fast: `^` would try every character.
 _IMPORT = rb"\n[ \t]*(?:from[ \t]+([.\w]+)[ \t]+import[ \t]+(\([^)]*\)|[^\n]*)|import[ \t]+([^\n]+))"
 _PYTHON = (".py", ".pyi")
@@ -69,7 +68,7 @@ def gate(filename: str, data: bytes, settings: Settings) -> GateResult:
         return GateResult(True)
     if (data.startswith(UTF_16) or filename.endswith(".ipynb")) and _is_unreadable(filename, data):
         return GateResult(True)
-    if not any(word in data for word in _STARTS):
+    if not any(word in data for word in _STARTS) and _CHECKPOINTS.search(data) is None:
         return GateResult(False)
     from ..project.local_modules import LocalModules  # start-up: most files start no run
 
@@ -161,7 +160,7 @@ def names_us(text: str) -> bool:
 
 def starts_run(text: str) -> bool:
     """Whether ``text`` may use modules in a way that makes a mistake of what they hold."""
-    return any(word in text for word in STARTS)
+    return any(word in text for word in STARTS) or _CHECKPOINTS.search(text.encode()) is not None
 
 
 def _modules(imported: _Import, find: FindModule) -> Iterator[tuple[str, LocalModule]]:

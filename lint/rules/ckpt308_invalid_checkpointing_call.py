@@ -840,11 +840,11 @@ def _is_looked_for(run: Run, name: str) -> bool:
 
 def _unknown_keywords(run: Run) -> Iterator[Report]:
     """Keywords about checkpointing that no arguments of transformers and trl have, in any release."""
-    if mentions(run.program, "unsloth"):
-        return  # It adds fields to trl's classes.
     for args in run.of(TrainerArgs):
         unknown = next((name for name in NO_ARGUMENTS if args.call.written(name)), None)
-        if unknown is not None and not args.place.tries and takes_no_others(args):
+        # Unsloth adds fields to trl's classes.
+        is_known = unknown is None or args.place.tries or mentions(run.program, "unsloth")
+        if not is_known and takes_no_others(args):
             yield Report(
                 args.node,
                 f"this call raises a TypeError: `{args.call.called}` has no parameter `{unknown}`; write "
