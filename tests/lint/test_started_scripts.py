@@ -82,6 +82,10 @@ def test_what_a_command_says_to_a_parser_holds_in_its_run(tmp_path, declared, ba
         'ARGS="--ckpt"\nARGS+=" --reentrant"\npython train.py $ARGS',
         'python train.py --ckpt --reentrant "$@"',
         "for lr in 1 2; do\n  python train.py --lr $lr --ckpt --reentrant\ndone",
+        'srun bash -c "python train.py --ckpt --reentrant"',
+        "bash -lc 'python train.py --ckpt --reentrant' > log.txt",
+        'CMD="train.py --ckpt --reentrant"\nLAUNCHER="torchrun"\nsrun bash -c "$LAUNCHER $CMD"',
+        'sbatch --wrap="python train.py --ckpt --reentrant"',
         "python train.py --ckpt\npython train.py --ckpt --reentrant",
     ],
 )
@@ -102,6 +106,9 @@ def test_each_command_that_runs_the_script_counts(tmp_path, command):
         "python old/train.py --ckpt --reentrant",
         "cd old && python train.py --ckpt --reentrant",
         "python train.py --ckpt > --reentrant",
+        "FLAG=--reentrant\nbash -c 'python train.py --ckpt $FLAG'",
+        'python -c "python train.py --ckpt --reentrant"',
+        'echo -c "python train.py --ckpt --reentrant"',
     ],
 )
 def test_other_commands_say_nothing_about_it(tmp_path, command):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from .here_documents import without_bodies
 from .makefile import in_shell, read_makefile, variables_of
 from .text import RUN, unquoted
-from .variables import ASSIGNMENT, ArraySet, Raw, branches_of, is_opener, spread_commands, texts_of
+from .variables import ASSIGNMENT, OPEN, ArraySet, Raw, branches_of, is_opener, spread_commands, texts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,6 +26,8 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+#: How a shell is told that a command follows as one word.
+_RUNS_TEXT = re.compile(r"-\w*c\Z")
 _ARRAY = re.compile(r"(\w+)(\+?)=\((.*)\Z", re.DOTALL)
 
 
@@ -108,7 +110,33 @@ def _split(text: str) -> tuple[list[list[Raw]], list[ArraySet]]:
             commands.append([])
         elif array is None and match.lastgroup == "word":
             commands[-1].append(raw)
+            inner = _commands_in(commands[-1])
+            commands += [*inner, []] if inner else []
     return commands, arrays
+
+
+def _commands_in(command: list[Raw]) -> list[list[Raw]]:
+    """The commands in the last word of ``command``, where that is given to a shell: `bash -c "python train.py"`."""
+    *before, last = (raw.text for raw in command)
+    begin = command[-1].end - len(last)
+    if last.startswith("--wrap="):
+        last, begin = last.removeprefix("--wrap="), begin + len("--wrap=")
+    elif not before or not (before[-1] == "--wrap" or (_RUNS_TEXT.match(before[-1]) and _has_shell(before))):
+        return []
+    body = last[1:-1]
+    if last[:1] not in ("'", '"') or last[-1:] != last[:1] or "\\" in body.replace("\\\n", "") or "$(" in body:
+        return []
+    found = (
+        [raw._replace(begin=raw.begin + begin + 1, end=raw.end + begin + 1) for raw in it] for it in _split(body)[0]
+    )
+    if last[0] == '"':
+        return [inner for inner in found if inner]
+    # In single quotes a variable is one of the other shell.
+    return [[raw._replace(text=OPEN) if "$" in raw.text else raw for raw in inner] for inner in found if inner]
+
+
+def _has_shell(words: list[str]) -> bool:
+    return any(word.rpartition("/")[2] in ("bash", "sh", "zsh") for word in words)
 
 
 def comments_in(text: str) -> Iterator[tuple[int, str]]:
