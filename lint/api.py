@@ -87,7 +87,7 @@ def check_paths(paths: Iterable[str | os.PathLike[str]], *, settings: Settings |
     if found.missing:
         raise FileNotFoundError(f"no such file or folder: {', '.join(found.missing)}")
     jobs = [Job(path, settings_for(os.path.dirname(path) or "."), named=path in named) for path in found.files]
-    if any(map(may_join, found.files)):
+    if may_join(found.files):
         from .configs.runs import in_runs  # start-up: only runs of several files need it
 
         jobs, _ = in_runs(jobs, (), settings_for, named)

@@ -73,7 +73,7 @@ def _check_disk(options: Options, settings_for: Callable[[str], Settings]) -> Ou
         )
     named = {*options.paths}
     jobs = [Job(path, settings_for(os.path.dirname(path) or "."), named=path in named) for path in found.files]
-    if options.run_configs or any(map(may_join, found.files)):
+    if options.run_configs or may_join(found.files):
         from ..configs.runs import in_runs  # start-up: only runs of several files need it
 
         jobs, problems = in_runs(jobs, options.run_configs, settings_for, options.paths)

@@ -33,6 +33,7 @@ from .run_files import RunFiles
 from .shell.commands import read_commands
 from .shell.here_documents import named_in
 from .started_words import started_words
+from .toml_files import toml_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -145,7 +146,7 @@ def _found_in(parts: Parts, source: Source, run: RunFiles, wanted: Wanted) -> li
     place = run.script or source.filename
     joined = Run(parts.program, Versions({**versions_of(script, place), **wanted.versions}))
     # What one file says may concern a rule that is triggered by what another one says.
-    known = load_rules() if len(run.files) > 1 else candidates(PROGRAM + source.text)
+    known = load_rules() if len(run.files) > 1 or parts.documents else candidates(PROGRAM + source.text)
     rules = [rule for rule in known if joined.versions.admit(rule.versions)]
     chosen = [rule for rule in rules if (rule.default if wanted.select is None else wanted.select(rule.code))]
     proposed = [(rule, report) for rule in chosen for report in judged(joined, rule.check(joined))]
@@ -185,6 +186,10 @@ def read_run(source: Source, run: RunFiles) -> Parts:
     contents = {os.path.basename(filename): document.root for filename, document in read.items()}
     words = started_words(run, launch)
     command = words.words if words is not None else None
+    named = toml_files(run.script, script, command, run.launch or "") if run.script is not None else ()
+    tables = [document for name in named if (document := _document(name, source)) is not None]
+    contents |= {os.path.basename(document.filename): document.root for document in tables}
+    read |= {document.filename: document for document in tables}
     read |= _given_by_hydra(run, script, command, contents, source)
     program = read_program(script, run.script or source.filename, modules, contents, command)
     words = words if program.command_read else None

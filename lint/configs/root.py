@@ -13,6 +13,10 @@ def read_root(filename: str, text: str) -> object:
     """
     if filename.endswith(".json"):
         return read_json(text)
+    if filename.endswith(".toml"):
+        from .toml_text import read_toml  # start-up: few scripts read any
+
+        return read_toml(text)
     from .yaml_text import read_yaml  # start-up: PyYAML, which JSON does without
 
     return read_yaml(text)

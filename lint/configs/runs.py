@@ -23,6 +23,7 @@ from .scripts import existing, folder_entered, script_started
 from .shell.commands import exported, read_commands
 from .shell.here_documents import named_in
 from .started_words import without_redirections
+from .toml_files import toml_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -177,7 +178,8 @@ def runs_of(files: Iterable[str], configs: tuple[str, ...]) -> list[RunFiles]:
             found.append(RunFiles(None, (file, *configs)))
         else:
             given, read = (*_named_by(file, settings), *configs), _read_by(file, names)
-            if given or read:
+            tables = toml_files(file, _text(file)) if file.endswith(".py") else ()
+            if given or read or any(map(_speaks_of_checkpointing, tables)):
                 found.append(RunFiles(file, given, read=read))
     return found
 
@@ -252,8 +254,8 @@ def _run_of(
     words, folder = commands[number], folder_entered(commands[:number])
     script = script_started(words, launch, folder)
     started = started_by(words) if script is None else None
-    named = _files(words if started is None else settings_named(started), launch, folder)
-    named = [path for path in named if is_config(path)]
+    files = _files(words if started is None else settings_named(started), launch, folder)
+    named = [path for path in files if is_config(path)]
     given = tuple(dict.fromkeys([*named, *_named_by_launchers(named, launch), *configs]))
     own = _written_for(words, text)
     if not (script or given or own or started is not None):
@@ -261,6 +263,7 @@ def _run_of(
     around = exported(commands, number)
     said = [word.text or "" for word in words] + [f"{name}={value.text}" for name, value in around.items()]
     said += [f"{name}: checkpointing" for name in own if "checkpointing" in text]
+    said += [f"{path}: checkpointing" for path in files if path.endswith(".toml") and _speaks_of_checkpointing(path)]
     decides = tuple(word for word in said if (_DECIDES if started is None else _DECIDES_THERE).search(word))
     if script is None:
         return RunFiles(None, given, launch, number, decides)

@@ -71,7 +71,7 @@ def existing(word: str | None, launch: str, folder: str | None = None) -> str | 
     if word is None:
         return None
     word = word.partition("=")[2] if word.startswith("--") else word
-    if not word.endswith((".py", ".yaml", ".yml", ".json")):
+    if not word.endswith((".py", ".yaml", ".yml", ".json", ".toml")):
         return None
     inner = existing(os.path.join(folder, word), launch) if folder is not None else None
     return inner or _found(word, launch)

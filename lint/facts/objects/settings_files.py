@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 #: Functions that give what is in the file that their first argument names or is.
 READERS = (
     *("json.load", "json.loads", "yaml.safe_load", "yaml.full_load", "yaml.load"),
+    *("tomllib.load", "tomllib.loads", "tomli.load", "tomli.loads", "toml.load", "toml.loads"),
     "omegaconf.OmegaConf.load",
 )
 #: Methods of the parsers of transformers that read a file, by the name of the parameter for it.
@@ -38,7 +39,7 @@ def file_named(value: Value) -> str | None:
         None for one that is not known, or no file of settings.
     """
     match value:
-        case Const(str(name)) | Template(name) if name.endswith((".json", ".yaml", ".yml")):
+        case Const(str(name)) | Template(name) if name.endswith((".json", ".yaml", ".yml", ".toml")):
             return name
         case Computed(operands=(_, last)) if isinstance(value.node, ast.BinOp) and isinstance(value.node.op, ast.Div):
             return file_named(last)
