@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.nodes import is_inside, uncounted
 from ...facts.parameters import defaults, parameter_names, positional_names
+from ...facts.values import UNKNOWN, Const
 from ..conditions.guards import own_guards
 from ..events.training import subscripts_around, subscripts_behind
 from ..known_models.backbone_parameters import HEAD_PARAMETERS
@@ -15,13 +16,17 @@ from ..known_models.backbones import backbone_parameters
 from ..texts.given_texts import meant_at
 from ..texts.passing_names import is_named_in, name_passes
 from ..texts.written_texts import bound_once
+from ..wrapping.meanings import meaning
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from ...facts.values import Guard
+    from ...facts.values import Call, Guard
     from ..events import GradientSwitch
     from ..history import History
+
+    #: Something with a place, where names mean what they mean.
+    _At: TypeAlias = GradientSwitch | Call
 
 #: No model is so shallow that one of so many parts has no layer.
 _FEW = 4
@@ -116,56 +121,83 @@ def _counts(node: ast.AST, target: ast.expr) -> bool:
     )
 
 
-def _is_some(run: History, switch: GradientSwitch, end: ast.expr) -> bool:
-    """Whether ``end`` is a number that is not 0: `4`, `-2`, `len(layers) - 2`, or a name that stands for one."""
+def _is_some(run: History, at: _At, end: ast.expr) -> bool:
+    """Whether ``end``, as it is meant ``at`` a place, is a number that is not 0: `4`, `-2`, `len(layers) - 2`."""
     match end:
         case ast.BinOp(left=whole, op=ast.Sub(), right=kept):
-            return _is_count(run, switch, whole) and _is_some(run, switch, kept)
+            return _is_count(run, at, whole) and _is_some(run, at, kept)
         case ast.BinOp(left=whole, op=ast.FloorDiv(), right=ast.Constant(value=int(parts))):
-            return 1 <= parts <= _FEW and _is_count(run, switch, whole)
+            return 1 <= parts <= _FEW and _is_count(run, at, whole)
         case ast.Constant(value=int(number)):
             return number != 0
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return _is_some(run, switch, operand)
+            return _is_some(run, at, operand)
         case ast.Name(id=name):
-            match given(run, switch, name):
-                case ast.Constant(value=int(number)):
+            match _written(run, at, name):
+                case (ast.Constant(value=int(number)), _):
                     return number > 0
-                case ast.BinOp() as computed if _is_here(switch, computed):
-                    return _is_some(run, switch, computed)
+                case (ast.BinOp() | ast.UnaryOp() as computed, where) if _is_here(where, computed):
+                    return _is_some(run, where, computed)
+                case (ast.Name() | ast.Attribute() as other, where):
+                    return _is_imported_number(other, where)
+            return _is_imported_number(end, at)
+        case ast.Attribute():
+            return _is_imported_number(end, at)
     return False
 
 
-def _is_count(run: History, switch: GradientSwitch, number: ast.expr) -> bool:
+def _is_imported_number(name: ast.expr, at: _At) -> bool:
+    """Whether a name, or one of a module, means a number above 0 where another file defines it."""
+    function = at.place.function
+    held = meaning(name, function) if function is not None else UNKNOWN
+    return isinstance(held, Const) and type(held.value) is int and held.value > 0
+
+
+def _is_count(run: History, at: _At, number: ast.expr) -> bool:
     """Whether ``number`` is that of all the layers: `len(layers)`, `model.config.num_hidden_layers`."""
     match number:
         case ast.Call(func=ast.Name("len"), args=[_]) | ast.Attribute(attr="num_hidden_layers" | "n_layer"):
             return True
         case ast.Name(id=name):
-            held = given(run, switch, name)
-            return held is not None and not isinstance(held, ast.Name) and _is_count(run, switch, held)
+            found = _written(run, at, name)
+            return found is not None and not isinstance(found[0], ast.Name) and _is_count(run, found[1], found[0])
     return False
 
 
-def _is_here(switch: GradientSwitch, part: ast.AST) -> bool:
-    """Whether ``part`` stands in the function around ``switch``: elsewhere its names mean something else."""
-    function = switch.place.function
+def _is_here(at: _At, part: ast.AST) -> bool:
+    """Whether ``part`` stands in the function around ``at``: elsewhere its names mean something else."""
+    function = at.place.function
     return function is None or is_inside(part, function.node)
 
 
 def given(run: History, switch: GradientSwitch, name: str) -> ast.expr | None:
     """What a variable of the function around ``switch`` holds: what the call gives, a default, or the one value."""
-    tree, function = run.program.tree_with(switch.node), switch.place.function
+    found = _written(run, switch, name)
+    # A name that a caller gives means nothing here.
+    return None if found is None or (isinstance(found[0], ast.Name) and found[1] is not switch) else found[0]
+
+
+def _written(run: History, at: _At, name: str) -> tuple[ast.expr, _At] | None:
+    """The expression that a variable holds ``at`` a place, and what stands where its names are meant."""
+    tree, function = run.program.tree_with(at.node), at.place.function
     if function is None:
-        return bound_once((tree,), name)
+        return _here(bound_once((tree,), name), at)
     if name not in parameter_names(function.node):
-        return bound_once((function.node, tree), name)
-    caller = switch.place.stack[-1] if switch.place.stack else None
+        return _here(bound_once((function.node, tree), name), at)
+    caller = at.place.stack[-1] if at.place.stack else None
     call = next((found for found in run.calls_of(function) if found.node is caller), None)
     if call is None or call.via or function.owner is not None or _spreads(call.node):
         return None
-    held = call.written_arguments(positional_names(function.node)).get(name, defaults(function.node).get(name))
-    return bound_once((tree,), held.id) if isinstance(held, ast.Name) else held
+    held = call.written_arguments(positional_names(function.node)).get(name)
+    where: _At = at if held is None else call
+    held = defaults(function.node).get(name) if held is None else held
+    if not isinstance(held, ast.Name):
+        return _here(held, where)
+    return _here(bound_once((run.program.tree_with(where.node),), held.id) or held, where)
+
+
+def _here(expression: ast.expr | None, at: _At) -> tuple[ast.expr, _At] | None:
+    return None if expression is None else (expression, at)
 
 
 def _spreads(call: ast.Call) -> bool:
