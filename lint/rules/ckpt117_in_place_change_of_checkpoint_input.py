@@ -205,6 +205,37 @@ def train(x):
     stage(nn.functional.normalize(x.requires_grad_())).sum().backward()
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Recomputed(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return checkpoint(self.module, *args, use_reentrant=False)  # error
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        inner = self.up(x).relu()
+        x += self.down(inner)
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Recomputed(Block())
+
+    def forward(self, x):
+        return self.block(x)
+```
+
 ## Good
 ```python
 import torch
@@ -365,6 +396,37 @@ def train(x):
     stage(nn.functional.normalize(x.requires_grad_())).sum().backward()
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Recomputed(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return checkpoint(self.module, *args, use_reentrant=False)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def forward(self, x):
+        inner = self.up(x).relu()
+        x = x + self.down(inner)
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Recomputed(Block())
+
+    def forward(self, x):
+        return self.block(x)
+```
+
 ## Evidence
 ```python
 import torch
@@ -446,6 +508,7 @@ from ..finding import Severity
 from ..model.calls.call_targets import call_targets
 from ..model.events import Checkpoint, CheckpointSequential, TorchCheckpoint
 from ..model.regions.given_parameters import GivenParameters
+from ..model.regions.own_wrappers import inputs_of
 from ..model.report import Remark, Report
 from ..model.state.in_place import changes, is_decided, matters, overwriting_head
 from ..model.state.later_changes import LaterChanges
@@ -496,29 +559,30 @@ def _changed(run: Run, event: TorchCheckpoint) -> Iterator[Remark]:
     """What changes an input of ``event`` so that the recomputation fails or comes out otherwise."""
     if is_gradient_free(event.call):
         return
-    first = _first_input(event)
+    inputs = inputs_of(run, event) if isinstance(event, Checkpoint) else []
+    first = _first_input(event, inputs)
     if event.call.args and first is not None and _is_refused(run, event, first):
         heads = (overwriting_head(option) for option in options(event.call.args[0]))
         yield from (Remark(head.call.node, _HERE) for head in heads if head is not None)
     if not isinstance(event, Checkpoint):
         return
-    values = GivenParameters(event.function, event.inputs, event.function_kwargs)
+    values = GivenParameters(event.function, inputs, event.function_kwargs)
     for part in call_targets(event.function):
         names = part.parameters()
-        given = dict(zip(names, event.inputs, strict=False))
+        given = dict(zip(names, inputs, strict=False))
         by_position = {name for name, value in given.items() if not isinstance(value, Const)}
-        for change in changes(run, part.function, given=_tensors(event, names), values=values):
+        for change in changes(run, part.function, given=_tensors({**given, **event.function_kwargs}), values=values):
             refused = change.name in by_position and _is_refused(run, event, given[change.name])
             twice = not change.once and change.name in (by_position | event.function_kwargs.keys())
             if refused or (twice and matters(part.function, change)):
                 yield Remark(change.node, _HERE, decides=not is_decided(part.function, change))
 
 
-def _first_input(event: TorchCheckpoint) -> Value | None:
+def _first_input(event: TorchCheckpoint, inputs: list[Value]) -> Value | None:
     """What the first module of the region gets; None where it is not recomputed, or nothing is shown."""
     match event:
-        case Checkpoint(inputs=[first, *_]):
-            return first
+        case Checkpoint() if inputs:
+            return inputs[0]
         case CheckpointSequential(segments=segments, input=value) if equals(segments, 1) is not True:
             return value
     return None
@@ -533,7 +597,6 @@ def _is_refused(run: Run, event: TorchCheckpoint, given: Value) -> bool:
     return event.reentrant is False or (event.reentrant is True and needs_gradient(run, given))
 
 
-def _tensors(event: Checkpoint, names: list[str]) -> frozenset[str]:
-    """The parameters that ``event`` surely gives tensors for."""
-    given = [*zip(names, event.inputs, strict=False), *event.function_kwargs.items()]
-    return frozenset(name for name, value in given if is_tensor(value))
+def _tensors(given: dict[str, Value]) -> frozenset[str]:
+    """The parameters that are surely given tensors."""
+    return frozenset(name for name, value in given.items() if is_tensor(value))

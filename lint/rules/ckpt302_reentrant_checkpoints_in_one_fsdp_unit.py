@@ -58,6 +58,32 @@ accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_versio
 model = accelerator.prepare(Net())
 ```
 
+```python
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.utils.checkpoint import checkpoint
+
+class Recomputed(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return checkpoint(self.module, *args, use_reentrant=True)  # error
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(Recomputed(nn.Sequential(nn.Linear(8, 8), nn.ReLU())) for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+model = FSDP(Net())
+```
+
 ## Good
 ```python
 import lightning as L
@@ -127,6 +153,30 @@ one_segment = FSDP(Block())
 not_sharded = FSDP(Whole(), sharding_strategy=ShardingStrategy.NO_SHARD)
 ```
 
+```python
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.utils.checkpoint import checkpoint
+
+class Recomputed(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return checkpoint(self.module, *args, use_reentrant=True)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tower = Recomputed(nn.Sequential(*[nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)]))
+
+    def forward(self, x):
+        return self.tower(x)
+
+model = FSDP(Net())
+```
+
 ## Fix safety
 Unsafe: the non-reentrant variant runs instead of none at all.
 
@@ -184,6 +234,7 @@ from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant
 from ..model.libraries.units import whole_units
 from ..model.needs import together
+from ..model.regions.own_wrappers import is_around_each_block
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 
 if TYPE_CHECKING:
@@ -221,7 +272,7 @@ def _segments(run: Run, unit: ShardedUnit) -> list[Checkpoint]:
         for event in run.of(Checkpoint)
         if event.place.function is not None and event.place.function.node in inside
     }
-    several = len(found) > 1 or any(event.place.loops for event in found.values())
+    several = len(found) > 1 or any(it.place.loops or is_around_each_block(run, it) for it in found.values())
     return [event for event in found.values() if event.reentrant] if several else []
 
 

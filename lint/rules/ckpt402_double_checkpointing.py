@@ -192,6 +192,48 @@ def train(name):
     Trainer(model, args).train()
 ```
 
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Recomputed(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return checkpoint(self.module, *args, use_reentrant=True)  # error
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def _run(self, x):
+        return self.down(self.up(x).relu())
+
+    def forward(self, x):
+        return checkpoint(self._run, x, use_reentrant=True)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(8), Mlp()
+
+    def forward(self, x):
+        return x + self.mlp(self.norm(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Recomputed(Block()) for _ in range(4))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+```
+
 ## Good
 ```python
 import torch.nn as nn
@@ -421,6 +463,46 @@ class Net(nn.Module):
         for block in self.chosen:
             x = checkpoint(block, x, use_reentrant=False)
         return x
+```
+
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Recomputed(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+
+    def forward(self, *args):
+        return checkpoint(self.module, *args, use_reentrant=True)
+
+class Mlp(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
+
+    def _run(self, x):
+        return self.down(self.up(x).relu())
+
+    def forward(self, x):
+        return checkpoint(self._run, x, use_reentrant=True)
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(8), Mlp()
+
+    def forward(self, x):
+        return x + self.mlp(self.norm(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tower = Recomputed(nn.Sequential(*[Block() for _ in range(4)]))
+
+    def forward(self, x):
+        return self.tower(x)
 ```
 
 ## Evidence
