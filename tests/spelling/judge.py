@@ -30,6 +30,16 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parents[1] / "lint"))
 from rule_pages import Example, examples
 
+#: Places for the same literals: each example is judged with two of them.
+_IN_TURN = (
+    "from_constants",
+    "from_a_dict",
+    "from_a_namespace",
+    "from_a_dataclass",
+    "from_a_class",
+    "from_merged_dicts",
+    "from_an_easydict",
+)
 RESULTS = Path(__file__).with_name("RESULTS.md")
 _ON = {rule.code for rule in load_rules() if rule.default}
 
@@ -62,11 +72,13 @@ def cases(wanted: Iterable[str] = (), part: tuple[int, int] = (0, 1)) -> Iterato
     only = [name for name in names if name in chosen] or names
     parts = chosen.difference(names)
     number = 0
-    for example in (*examples("Bad"), *examples("Good")):
+    for at, example in enumerate((*examples("Bad"), *examples("Good"))):
         if example.filename != "example.py" or (parts and not any(it in example.id for it in parts)):
             continue
         before = None
         for name in only:
+            if name in _IN_TURN and (_IN_TURN.index(name) + at) % len(_IN_TURN) > 1:
+                continue
             number += 1
             if number % part[1] != part[0]:
                 continue

@@ -39,9 +39,14 @@ def freezes_backbone_by_name(run: History, switch: GradientSwitch) -> bool:
     comes_to = _test_of_names(run, switch)
     if not switch.freezes or comes_to is None or not any(comes_to(name) is False for name in _HEADS):
         return False  # What it leaves out is no part of these models: adapters, in the layers perhaps.
-    answers = [{comes_to(name) for name in names} for names in backbone_parameters()]
     # A name that only one family has is meant for a model of it.
-    return {True} in answers and all(answer in ({True}, {False}) for answer in answers)
+    freezes_some = False
+    for first, *others in backbone_parameters():
+        answer = comes_to(first)
+        if answer is None or any(comes_to(name) is not answer for name in others):
+            return False
+        freezes_some |= answer
+    return freezes_some
 
 
 def spares_backbone_by_name(run: History, switch: GradientSwitch) -> bool:
