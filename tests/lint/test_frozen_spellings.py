@@ -58,6 +58,7 @@ MODULES = "for name, m in model.named_modules():\n        "
 FROZEN = {
     "each": "for m in (model.tokens, model.places):\n        m.requires_grad_(False)",
     "by name": f"{NAMED}if 'lora' not in name:\n            {OFF}",
+    "by the first part of the name": f"{NAMED}if name.split('.')[0] in ['tokens', 'places']:\n            {OFF}",
     "all, then by name": f"{ALL_OFF}{NAMED}if 'lora' in name:\n            {ON}",
     "all, then the blocks": "model.requires_grad_(False)\n    for block in model.blocks:\n        block.requires_grad_(True)",
     "all, then the last blocks": f"{ALL_OFF}for p in model.blocks[-2:].parameters():\n        {ON}",
@@ -87,7 +88,11 @@ FROZEN = {
 TRAINED = {
     "nothing": "pass",
     "one": "model.tokens.requires_grad_(False)",
+    "another first part": f"{NAMED}if name.split('.')[0] in ['tokens', 'norm']:\n            {OFF}",
+    "one block": f"{NAMED}if name.startswith('blocks.0.'):\n            {OFF}",
     "another": f"{NAMED}if name.startswith('blocks'):\n            {OFF}",
+    "all, then one block": f"{ALL_OFF}{NAMED}if name.startswith('blocks.3.') and thaw:\n            {ON}",
+    "all but one block": f"{NAMED}if not name.startswith(('blocks.3.', 'tokens')):\n            {OFF}",
     "all, then an embedding too": (
         f"{ALL_OFF}{NAMED}if 'lora' in name:\n            {ON}\n    model.places.requires_grad_(True)"
     ),

@@ -32,6 +32,9 @@ WEIGHT_ONLY = frozenset((EMBEDDING, f"{EMBEDDING}.from_pretrained", "torch.nn.Em
 _DEPTH, _MOST = 5, 2_000
 _PARAMETERS = ("weight", "bias")
 _NUMBER = re.compile(r"\d")
+#: A number in the path through a list, and what stands for it: all of a list may be one module.
+_NUMBERED = re.compile(r"(?<![^.])\d+(?![^.])")
+_NUMBERS = tuple(map(str, range(128)))
 
 
 def comes_to(run: History, switch: GradientSwitch, module: Value) -> bool | None:
@@ -43,9 +46,10 @@ def comes_to(run: History, switch: GradientSwitch, module: Value) -> bool | None
     loop = switch.place.loops[-1] if switch.place.loops else None
     if len(guards) != 1 or not isinstance(loop, ast.For) or not is_named_in(loop) or not isinstance(whole, Instance):
         return None
-    if _NUMBER.search(source_text(guards[0].test)):
-        return None  # Which of several layers it asks for is not told apart.
     paths = [path for path, held in _named(whole) if same(held, module)]
+    if _NUMBER.search(source_text(guards[0].test)):
+        # Which of several layers a test asks for is not told apart.
+        paths = [_NUMBERED.sub(number, path) for path in paths for number in _NUMBERS]
     meant = meant_at(run.program, switch.place)
     answers = {name_passes(guards[0], loop, f"{path}.{name}", meant) for path in paths for name in _PARAMETERS}
     return answers.pop() if len(answers) == 1 else None
