@@ -62,7 +62,7 @@ _FUNCTIONS = frozenset(
         *(f"torch.{name}" for name in ("sin", "cos", "tan", "exp", "log", "sqrt", "rsqrt", "abs", "neg", "square")),
         *("torch.tril", "torch.triu", "torch.cumsum", "torch.cumprod", "torch.prod", "torch.flip", "torch.roll"),
         *("torch.mean", "torch.sum", "torch.gather", "torch.index_select", "torch.bernoulli", "torch.softmax"),
-        *("torch.sigmoid", "torch.tanh"),
+        *("torch.sigmoid", "torch.tanh", "torch.hstack", "torch.vstack", "torch.nn.utils.rnn.pad_sequence"),
         *("torch.cat", "torch.stack", "torch.concat", "torch.flatten", "torch.unsqueeze", "torch.permute"),
         *(
             f"torch.nn.functional.{name}"
@@ -271,7 +271,7 @@ def _makes_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> boo
         return not may_be_switched_on(run, Result(call))
     if name in _FUNCTIONS:
         first = call.argument(0)
-        parts = first.items if isinstance(first, Seq) and not first.open else [first]
+        parts = first.items if isinstance(first, Seq) and (not first.open or _is_made_for(call, first)) else [first]
         return bool(parts) and all(is_gradless(run, part, assumed) for part in parts)
     if name in _OF_ALL:
         open_ended = call.open_args or call.open_kwargs
@@ -280,6 +280,11 @@ def _makes_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> boo
         wanted = call.keyword("requires_grad")
         return is_absent(wanted) is True or equals(wanted, False) is True
     return _module_gives_gradless(run, call, assumed)
+
+
+def _is_made_for(call: Call, held: Seq) -> bool:
+    """Whether ``held`` is a comprehension in the arguments of ``call``: nothing else can put something into it."""
+    return isinstance(held.node, ast.ListComp | ast.GeneratorExp) and held.node in call.node.args
 
 
 def _module_gives_gradless(run: History, call: Call, assumed: tuple[Value, ...]) -> bool:
