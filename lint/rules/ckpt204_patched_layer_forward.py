@@ -75,7 +75,7 @@ def load(name):
 ```python
 import types
 from functools import partial
-from transformers import AutoModelForCausalLM, BertModel, Trainer, TrainingArguments
+from transformers import AutoModelForCausalLM, BertModel, Trainer, TrainingArguments, ViTForImageClassification
 
 def mlp_only(layer, hidden_states, **kwargs):
     return hidden_states + layer.mlp(hidden_states)
@@ -91,8 +91,8 @@ def scaled(layer, hidden_states, *args, scale=1.0, **kwargs):
     return hidden_states + scale * layer.mlp(hidden_states)
 
 def bound_partial(scales, rows):
-    model = BertModel.from_pretrained("base")
-    for layer, scale in zip(model.encoder.layer, scales):
+    model = ViTForImageClassification.from_pretrained("base")
+    for layer, scale in zip(model.vit.layers, scales):
         layer.forward = types.MethodType(partial(scaled, scale=scale), layer)  # error
     Trainer(model, TrainingArguments("out", gradient_checkpointing=True), train_dataset=rows).train()
 
@@ -106,7 +106,7 @@ def by_number(rows):
 
 ## Good
 ```python
-from transformers import AutoModelForCausalLM, BertModel
+from transformers import AutoModelForCausalLM, BertModel, SwinForImageClassification
 
 def mlp_only(layer, hidden_states, **kwargs):
     return hidden_states + layer.mlp(hidden_states)
@@ -124,6 +124,13 @@ def of_others(name):
     for module in model.modules():
         if type(module).__name__ != "LlamaDecoderLayer":
             module.forward = mlp_only.__get__(module)
+    model.gradient_checkpointing_enable()
+    return model
+
+def of_stages(name):
+    model = SwinForImageClassification.from_pretrained(name)
+    for stage in model.swin.encoder.layers:
+        stage.forward = mlp_only.__get__(stage)
     model.gradient_checkpointing_enable()
     return model
 
@@ -354,7 +361,12 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT204", "patched-layer-forward", Severity.WARNING
 _LISTS = ("layers", "h", "layer", "blocks", "block")
 #: What stands between a model and the list of its layers.
-_BACKBONES = HOLDERS | {"model", "encoder", "decoder", "language_model", "vision_model", "text_model"}
+_BACKBONES = HOLDERS | {
+    *("model", "encoder", "decoder", "language_model", "vision_model", "text_model"),
+    # Of pictures and sound, where the list holds what transformers 5.23 checkpoints; Swin's stages checkpoint inside.
+    *("vit", "deit", "beit", "dinov2", "videomae", "layoutlmv3", "vilt"),
+    *("wav2vec2", "hubert", "wavlm", "unispeech", "data2vec_audio", "audio_spectrogram_transformer"),
+}
 NEEDS = (
     # The class itself, perhaps by another name, an element of what `_LISTS` names, or a module asked for its class.
     *together(

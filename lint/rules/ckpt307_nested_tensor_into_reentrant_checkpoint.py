@@ -73,8 +73,71 @@ class Decoder(nn.Module):
             x = checkpoint(layer, x, context, use_reentrant=True)  # error
         return x
 ```
+```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(8, 1, batch_first=True)
+
+    def forward(self, x, context):
+        return x + self.attend(x, context[0], context[0], key_padding_mask=context[1])[0]
+
+class Translator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, batch_first=True), 2)
+        self.states, self.layers = nn.LSTM(8, 8), nn.ModuleList(Layer() for _ in range(4))
+
+    def encode(self, source, padding):
+        return self.encoder(source, src_key_padding_mask=padding), padding
+
+    def forward(self, x, source, padding):
+        context = self.encode(source, padding)
+        for layer in self.layers:
+            x = checkpoint(layer, x, context, use_reentrant=True)  # error
+        states, _ = self.states(source)
+        for layer in self.layers:
+            x = checkpoint(layer, x, [states, padding], use_reentrant=True)  # error
+        return x
+```
 
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend = nn.MultiheadAttention(8, 1, batch_first=True)
+
+    def forward(self, x, context):
+        return x + self.attend(x, context[0], context[0])[0]
+
+class Translator(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, batch_first=True), 2)
+        self.states, self.layers = nn.LSTM(8, 8), nn.ModuleList(Layer() for _ in range(4))
+        self.attend = nn.MultiheadAttention(8, 1, batch_first=True)
+
+    def forward(self, x, source):
+        with torch.no_grad():
+            fixed, _ = self.states(source)
+        attended, weights = self.attend(x, x, x, need_weights=False)
+        for layer in self.layers:
+            x = checkpoint(layer, x, [fixed, self.encoder(source).detach()], use_reentrant=True)
+        for layer in self.layers:
+            states, _ = self.states(x)
+            x = checkpoint(layer, x, [states, weights], use_reentrant=True)
+        for layer in self.layers:
+            x = checkpoint(layer, x, self.encoder(source), use_reentrant=True)
+        return x + attended
+```
 ```python
 import torch
 import torch.nn as nn

@@ -53,8 +53,30 @@ model = get_peft_model(model, Method.PREFIX.build(num_virtual_tokens=20))  # err
 args = TrainingArguments("out", activation_checkpointing=True)
 Trainer(model, args).train()
 ```
+```python
+from peft import PrefixTuningConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+SIZES = {"small": PrefixTuningConfig(num_virtual_tokens=8), "large": PrefixTuningConfig(num_virtual_tokens=64)}
+
+def load(name, size):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    return get_peft_model(model, SIZES[size])  # error
+```
 
 ## Good
+```python
+from peft import PrefixTuningConfig, PromptTuningConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+METHODS = {"prefix": PrefixTuningConfig(num_virtual_tokens=8), "prompt": PromptTuningConfig(num_virtual_tokens=8)}
+
+def load(name, method):
+    model = AutoModelForCausalLM.from_pretrained(name)
+    model.gradient_checkpointing_enable()
+    return get_peft_model(model, METHODS[method])
+```
 ```python
 from peft import LoraConfig, PrefixTuningConfig, PromptTuningConfig, get_peft_model
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
@@ -176,7 +198,8 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _is_prefix(config: Value) -> bool:
-    return isinstance(config, Result) and canonical(config.call.name) == "peft.PrefixTuningConfig"
+    made = [option.call.name if isinstance(option, Result) else "" for option in options(config)]
+    return all(canonical(name) == "peft.PrefixTuningConfig" for name in made)
 
 
 def _enabled(run: Run, attach: AdapterAttach) -> ast.AST | None:

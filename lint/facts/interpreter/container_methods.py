@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from ..objects.attributes import set_item
 from ..objects.containers import elements, length_of, together
 from ..objects.dicts import merge_into
-from ..objects.enums import key_text
 from ..values import UNKNOWN, Absent, Call, Const, Dict, Seq, Value, join
 from ..walk import Walk, Write
+from .open_keys import entry_of
 
 if TYPE_CHECKING:
     import ast
@@ -62,6 +62,8 @@ def dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
             value = value if isinstance(before, Absent) else join(before, value)
             set_item(held, index, value, walk.place)
             return value
+        case "setdefault", _:
+            held.open = True
         case "pop", [Const(str(key)) as index, *default]:
             found = held.get(key)
             set_item(held, index, Absent(call.node), walk.place)
@@ -79,9 +81,9 @@ def dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
 def _read(walk: Walk, held: Dict, method: str, call: Call) -> Value | None:
     """The methods that change nothing."""
     match method, call.args:
-        case "get", [key, *default] if (name := key_text(key)) is not None:
-            found = held.get(name)
-            return (default[0] if default else Const(None, call.node)) if isinstance(found, Absent) else found
+        case "get", [key, *default] if call.node.args:
+            otherwise = default[0] if default else Const(None, call.node)
+            return entry_of(walk, held, key, call.node.args[0], call.node, otherwise)
         case "values", []:
             return Seq("list", list(held.items.values()), held.open, call.node, walk.place)
         case "items", []:

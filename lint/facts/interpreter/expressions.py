@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
-from ..objects.attributes import get_attribute, get_item
+from ..objects.attributes import get_attribute
 from ..objects.containers import GAP, each, elements, is_none, iterate, length_of, text_of, together
 from ..objects.dataclass_fields import attributes_as_dict
 from ..objects.dicts import merge_into
@@ -39,6 +39,7 @@ from .calling import evaluate_call
 from .conditions import decided
 from .context_managers import hand_over, hand_over_each
 from .mapped import as_comprehension
+from .open_keys import item_of
 from .picked import pick
 from .property_reads import read_property
 from .untaken import leave_out
@@ -73,7 +74,7 @@ def _attribute(walk: Walk, node: ast.Attribute) -> Value:
 
 
 def _subscript(walk: Walk, node: ast.Subscript) -> Value:
-    return get_item(evaluate(walk, node.value), evaluate(walk, node.slice), node)
+    return item_of(walk, evaluate(walk, node.value), evaluate(walk, node.slice), node)
 
 
 def _call(walk: Walk, node: ast.Call) -> Value:

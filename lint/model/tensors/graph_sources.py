@@ -26,6 +26,9 @@ _FUNCTIONS = frozenset(
         *(f"torch.nn.functional.{name}" for name in ("leaky_relu", "softplus", "layer_norm", "interpolate")),
     )
 )
+#: Modules that give tuples of tensors, each with the graph, and the one whose second output is weights of attention.
+_RECURRENT = frozenset(f"torch.nn.{kind}" for kind in ("RNN", "LSTM", "GRU", "LSTMCell"))
+_ATTENTION = "torch.nn.MultiheadAttention"
 #: More steps from value to value than this are not followed.
 _DEPTH = 8
 
@@ -42,12 +45,20 @@ def graph_sources(value: Value, depth: int = _DEPTH) -> Iterator[Result]:
             parts = [*operands]
         case Element(of=Result(call)) if (call.method or call.name.rpartition(".")[2]) in SPLITS:
             parts = _passed_on(call)
+        case Element(of=Result(call) as output, index=index) if _gives_several(call, index):
+            yield output
         case Result(call):
             if all(isinstance(option, Instance | Result) for option in options(call.func)):
                 yield value
             parts = _passed_on(call)
     for part in parts if depth else ():
         yield from graph_sources(part, depth - 1)
+
+
+def _gives_several(call: Call, index: object) -> bool:
+    """Whether ``call`` is one of modules whose output at ``index`` of a tuple has the graph: `h, _ = self.gru(x)`."""
+    kinds = [canonical(module.call.name) if isinstance(module, Result) else "" for module in options(call.func)]
+    return all(kind in _RECURRENT or (kind == _ATTENTION and index == 0) for kind in kinds)
 
 
 def _passed_on(call: Call) -> list[Value]:

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
 
 _WITH_WEIGHTS = tuple(
     f"torch.nn.{kind}"
-    for kind in ("Linear", "Embedding", "Conv1d", "Conv2d", "Conv3d", "LayerNorm", "RMSNorm", "MultiheadAttention")
+    for kind in (
+        *("Linear", "Bilinear", "LazyLinear", "Embedding", "EmbeddingBag", "LayerNorm", "RMSNorm"),
+        *(f"{kind}{size}d" for kind in ("Conv", "ConvTranspose", "LazyConv") for size in (1, 2, 3)),
+        *(f"{kind}{part}" for kind in ("RNN", "LSTM", "GRU") for part in ("", "Cell")),
+        *("MultiheadAttention", "Transformer", "TransformerEncoderLayer", "TransformerDecoderLayer"),
+    )
 )
 
 
