@@ -11,7 +11,8 @@ loops over the same blocks are compared like the branches of one loop, what foll
 the other branch, and a branch for other versions of torch is passed over. What a call of
 `self._gradient_checkpointing_func(block, ...)` passes is compared too: transformers puts torch's checkpoint there.
 Caches and switches for extra outputs, which a checkpointed branch leaves out on purpose, may differ, and so may the
-number of the layer and arguments that the block does not look at or that are what it takes without them.
+number of the layer and arguments that the block does not look at or that are what it takes without them. A switch
+(`residual=False`) counts where the block adds a term to its result by it; where the mode decides, its input.
 
 A mask whose default is None counts where no call in the program leaves it out.
 

@@ -16,6 +16,7 @@ from ..calls.call_targets import call_targets
 from ..conditions.guards import own_loops
 from ..conditions.loop_counters import counters
 from ..tensors.tensor_values import is_filled, is_tensor
+from .added_terms import added_by, adds_input
 from .arguments import effect_of_lack, is_none_by_default
 from .parting import sources
 from .result_differences import Difference, difference_of_results, difference_of_tuples
@@ -41,7 +42,8 @@ def difference(pair: Pair) -> Difference | None:
     """How the calls differ in what they compute; None when they do not or cannot be compared."""
     mine, plain, _ = pair = _without_defaults(pair)
     given, wanted = mine.arguments, plain.arguments
-    found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(pair) or _emptied(pair)
+    found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(pair)
+    found = found or _emptied(pair) or _opposed(pair)
     if found is not None and found.assumes is None:
         return found
     if _texts(given) == _texts(wanted):
@@ -242,6 +244,24 @@ def _emptied(pair: Pair) -> Difference | None:
     return None
 
 
+def _opposed(pair: Pair) -> Difference | None:
+    """Where one call switches a term of the result on, and the other off."""
+    here, there = (dict(_destinations(pair.mine.block, side.arguments)) for side in (pair.mine, pair.plain))
+    for place in here.keys() & there.keys():
+        match here[place].value, there[place].value:
+            case Const(value=bool(mine)), Const(value=bool(plain)) if mine != plain and isinstance(place, str):
+                if _switches_term(place, pair, pair.mine):
+                    return Difference(f"the checkpointed one gives {mine} for `{place}`, the plain one {plain}")
+    return None
+
+
+def _switches_term(name: str, pair: Pair, side: Side) -> bool:
+    """Whether the block adds something to its result by its parameter ``name``: its input, where the mode decides."""
+    decides = adds_input if pair.parting.by_mode else added_by
+    bodies = list(call_targets(side.block))
+    return bool(bodies) and all(decides(name, part.function.node) for part in bodies)
+
+
 def _asks_for_none(block: Value, parameter: str) -> bool:
     """Whether the block computes with the answer to `mask is None`, other than to leave something out."""
     for part in call_targets(block):
@@ -294,12 +314,18 @@ def _counts(argument: ast.expr, place: Place) -> bool:
 def _is_set(argument: Argument, pair: Pair, lacking: Side) -> bool:
     """Whether a number is another one than the known default of the parameter that it goes to.
 
-    Switches, counts and words often choose between ways to compute the same (`fused=False`, `chunks=4`).
+    Switches, counts and words often choose between ways to compute the same (`fused=False`, `chunks=4`). A switch
+    counts where the block adds something to its result by it, and in the mode for evaluation where that is its input.
     """
     given, bodies = argument.value, list(call_targets(lacking.block))
     names = {argument.parameter(part) for part in bodies}
     name = names.pop() if len(names) == 1 else None
-    if pair.parting.by_mode or name is None or _MAY_DIFFER.search(name):
+    if name is None:
+        return False
+    if isinstance(given, Const) and isinstance(given.value, bool):
+        is_set = _switches_term(name, pair, lacking)
+        return is_set and effect_of_lack(argument, lacking.block, lacking.arguments, lacking.place) is True
+    if pair.parting.by_mode or _MAY_DIFFER.search(name):
         return False
     if not (isinstance(given, Const) and isinstance(given.value, float)):
         return False
