@@ -35,6 +35,13 @@ STARTS = (
     "sdpa_kernel",
     "__main__",
     "parse_args_into_dataclasses",
+    # Helpers around torch's `checkpoint`, by the names that they have most.
+    "maybe_checkpoint(",
+    "maybe_ckpt(",
+    "run_checkpoint(",
+    "run_ckpt(",
+    "grad_checkpoint(",
+    "gradient_checkpoint(",
 )
 _STARTS = tuple(word.encode() for word in STARTS)
 #: It calls a `checkpoint` that it may have from another module; `load_checkpoint(` is no such call.
