@@ -4,7 +4,8 @@
 Flags `x = checkpoint(...)` whose `x.detach()` becomes the input of another checkpoint, also through a dict or list of
 saved boundaries, and a detached result that is all the loss gets (`return x.detach()` at the end of a `forward`). A
 recurrent cell whose state is detached between steps, and detached results that go elsewhere (a target, a log), are not
-flagged.
+flagged. Neither is what a linear probe does, a head trained on features that are cut off: whoever freezes the trunk, or
+gives the optimizer the parameters of the head alone, means the trunk to get no gradients.
 
 ## Why is this bad?
 The checkpoint keeps the boundary and recomputes the inside by itself; nothing has to be detached for that. Detaching
@@ -123,6 +124,28 @@ def train(loader, optimizer):
 ```
 
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Probe(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        features = checkpoint(self.trunk, x, use_reentrant=False)
+        features = features.detach()
+        return self.head(features)
+
+model = Probe()
+optimizer = torch.optim.AdamW(model.head.parameters())
+for batch in torch.randn(4, 2, 8):
+    model(batch).sum().backward()
+    optimizer.step()
+```
 ```python
 from torch.utils.checkpoint import checkpoint
 

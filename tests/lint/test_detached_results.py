@@ -228,3 +228,43 @@ def test_a_mistake_is_found(case):
 @pytest.mark.parametrize("case", RIGHT.values(), ids=RIGHT)
 def test_its_right_neighbour_is_not(case):
     assert "CKPT121" not in codes(case)
+
+
+_PROBE = """
+import torch
+class Probe(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8))
+        self.head = nn.Linear(8, 2)
+    def forward(self, x):
+        h = checkpoint(self.trunk, x, use_reentrant=False)
+        h = h.detach()
+        return self.head(h)
+model = Probe()
+opt = torch.optim.AdamW(PARAMETERS, lr=0.1)
+for x in torch.randn(4, 2, 8):
+    model(x).sum().backward()
+    opt.step()
+"""
+TRAINS_TRUNK = (
+    "model.parameters()",
+    "model.trunk.parameters()",
+    "[{'params': model.head.parameters()}, {'params': model.trunk.parameters(), 'lr': 0.01}]",
+    "parameters_of(model)",
+)
+TRAINS_HEAD = (
+    "model.head.parameters()",
+    "[{'params': model.head.parameters(), 'lr': 0.2}]",
+    "params=model.head.parameters()",
+)
+
+
+@pytest.mark.parametrize("parameters", TRAINS_TRUNK)
+def test_a_trunk_that_an_optimizer_gets_is_not_cut_off_on_purpose(parameters):
+    assert codes(_PROBE.replace("PARAMETERS", parameters)) == {"CKPT121"}
+
+
+@pytest.mark.parametrize("parameters", TRAINS_HEAD)
+def test_a_linear_probe_is_meant(parameters):
+    assert codes(_PROBE.replace("PARAMETERS", parameters)) == set()

@@ -8,6 +8,7 @@ from ...facts.objects.classes import method_of
 from ...facts.values import Class, Element, Instance, Param, Result, options
 from ..calls.own_forward import written_out
 from ..frozen.freezing import may_be_frozen
+from ..frozen.optimized import are_left_out
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free, may_lack_graph
 
@@ -60,9 +61,9 @@ def _given_by(run: Run, cut: Call) -> Iterator[Call]:
 
 
 def may_train(run: Run, source: Checkpoint) -> bool:
-    """Whether what the checkpoint runs is not frozen, as far as the program shows it."""
+    """Whether what the checkpoint runs is not frozen, and not left out of all optimizers, as far as that is shown."""
     modules = [option for option in options(source.function) if isinstance(option, Instance | Result | Element | Param)]
-    return not may_be_frozen(run, *modules)
+    return not may_be_frozen(run, *modules) and not are_left_out(run, *modules)
 
 
 def _trains(run: Run, node: ast.Call) -> bool:
