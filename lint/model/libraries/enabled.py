@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.values import Instance, Value, options, same
 from ..conditions.guards import own_guards, tests_training
-from ..events import ApplyCheckpointing, Event, HfDisable, HfEnable, KbitPrepare, TorchCheckpoint, TrainerBuild
+from ..events import (
+    ApplyCheckpointing,
+    CheckpointWrap,
+    Event,
+    HfDisable,
+    HfEnable,
+    KbitPrepare,
+    TorchCheckpoint,
+    TrainerBuild,
+)
 from ..events.extract import args_of
 from ..flow.lifetimes import surely_done
 from ..types import is_hf_model, unwrapped, whole_model
@@ -72,6 +81,15 @@ def checkpoints_in(run: Run, model: Value) -> Iterator[TorchCheckpoint]:
         yield from (event for event in run.used(TorchCheckpoint) if id(event.node) in inside)
 
 
+def wrappers_in(run: Run, model: Value) -> Iterator[CheckpointWrap]:
+    """The modules wrapped by `checkpoint_wrapper` that the forward pass of ``model`` comes to whenever it trains."""
+    model = unwrapped(model)
+    events = [*run.used(CheckpointWrap)] if isinstance(model, Instance) else []
+    reached = run.bodies.of(model).conditions if events else {}
+    nodes = {node for (node, _), under in reached.items() if all(map(tests_training, under))}
+    yield from (event for event in events if event.node in nodes and not any(own_guards(event.place)))
+
+
 def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
     """Whether a forward pass certainly checkpoints the model or parts of it.
 
@@ -85,6 +103,8 @@ def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
     enabled = [it.call for it in run.uses.enables.of(unwrapped(model)) if _is(whole_model(it.model), model)]
     enabled += [event.call for event in run.of(ApplyCheckpointing) if _is(event.model, model)]
     if any(surely_done(run, call, forward) for call in enabled) or _holds_enabled_model(run, model, forward):
+        return True
+    if any(wrappers_in(run, model)):
         return True
     inside = checkpoints_in(run, model)
     return any(all(tests_training(guard) for guard in own_guards(event.place)) for event in inside)

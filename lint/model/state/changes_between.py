@@ -10,25 +10,23 @@ from ...facts.identifiers import names_in
 from ...facts.nodes import is_inside
 from ...facts.values import (
     Absent,
-    Computed,
     Const,
-    Dict,
     Instance,
     Result,
-    Seq,
     Value,
     equals,
     one,
     options,
     same,
 )
-from ..events import BlockWrapping, Checkpoint
+from ..events import BlockWrapping, Checkpoint, HfEnable
 from ..flow.frames import call_beside, follows, iteration_of
-from ..libraries.enabled import checkpoints_in
-from ..names import canonical
-from ..types import class_names, unwrapped
+from ..libraries.enabled import checkpoints_in, wrappers_in
+from ..types import unwrapped, whole_model
+from .optimizers import changes_weights
 from .randomness import adapter_dropout, config_dropout, torch_draws
 from .updates import computes_with
+from .weights import weights_in, weights_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,16 +35,13 @@ if TYPE_CHECKING:
     from ...facts.walk import Write
     from ..regions.region import Region
     from ..run import Run
+    from .weights import Built
 
 #: Methods that change which weights a forward pass uses, and those that take it back.
 _PAIRS = (
     ("disable_adapters", "enable_adapters"),
     ("disable_adapter_layers", "enable_adapter_layers"),
 )
-
-
-#: What gives the parameters that it gets.
-_JOINING = frozenset(("builtins.list", "builtins.tuple", "itertools.chain"))
 
 
 def changes_between(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
@@ -131,10 +126,11 @@ def steps_before_next_iteration(
     loop, calls = backward.place.loops[-1], (forward, backward)
     if any(_is_chosen(call, loop, kept) for call in calls if call.place.stack == backward.place.stack):
         return
+    again = _weights_run_again(run, model)
     for step in run.method_calls("step"):
         beside = iteration_of(step) == iteration_of(backward)
         between = step.order > forward.order or step.order < backward.order
-        if beside and between and not _is_chosen(step, loop, kept) and _is_step_of(run, step, model):
+        if beside and between and not _is_chosen(step, loop, kept) and changes_weights(run, step, model, again):
             yield step
 
 
@@ -173,50 +169,9 @@ def _between(run: Run, forward: Call, backward: Call, *methods: str) -> Iterator
 
 
 def _steps(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
-    for step in _between(run, forward, backward, "step"):
-        if _is_step_of(run, step, model):
-            yield step
-
-
-def _is_step_of(run: Run, step: Call, model: Value) -> bool:
-    """Whether ``step`` is one of an optimizer of ``model``, or of a scaler that is given one."""
-    scaled = class_names(step.receiver) & {"torch.amp.GradScaler", "torch.cuda.amp.GradScaler"}
-    optimizer = step.argument(0, "optimizer") if scaled else step.receiver
-    return any(_optimizes(run, unwrapped(option), model) for option in options(optimizer))
-
-
-def _optimizes(run: Run, optimizer: Value, model: Value) -> bool:
-    """Whether ``optimizer`` is one of torch over all parameters of ``model``, with a learning rate that is not 0."""
-    if not isinstance(optimizer, Result) or not optimizer.call.name.startswith("torch.optim."):
-        return False
-    is_whole = _holds_parameters(run, optimizer.call.argument(0, "params"), model)
-    return is_whole and equals(optimizer.call.argument(1, "lr"), 0, 0.0) is not True
-
-
-def _holds_parameters(run: Run, held: Value, model: Value) -> bool:
-    """Whether ``held`` is all parameters of ``model``, or a list or a group with them, beside those of others."""
-    match held:
-        case Result(call) if call.method == "parameters":
-            return _is(call.receiver, model)
-        case Result(call) if canonical(call.name) in _JOINING:
-            return any(_holds_parameters(run, part, model) for part in call.args)
-        case Computed(operands=parts):
-            return any(_holds_parameters(run, part, model) for part in parts)
-        case Dict() as group:
-            trains = equals(group.get("lr"), 0, 0.0) is not True
-            return trains and _holds_parameters(run, group.get("params"), model)
-        case Seq(items=items):
-            return any(_holds_parameters(run, part, model) for part in (*items, *_spread(run, held)))
-    return False
-
-
-def _spread(run: Run, listed: Value) -> Iterator[Value]:
-    """What the calls give that a display spreads: `a.parameters()` of `[*a.parameters(), *b.parameters()]`."""
-    match listed.node:
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            spread = (part.value for part in parts if isinstance(part, ast.Starred))
-            calls = (call for part in spread if isinstance(part, ast.Call) for call in run.calls_at(part))
-            yield from (Result(call) for call in calls)
+    steps = [*_between(run, forward, backward, "step")]
+    again = _weights_run_again(run, model) if steps else {}
+    yield from (step for step in steps if changes_weights(run, step, model, again))
 
 
 def _adapters_left(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
@@ -314,8 +269,19 @@ def _drops(run: Run, model: Value) -> bool:
     return drawing or adapter_dropout(run, model) is not None or config_dropout(model) is not None
 
 
+def _weights_run_again(run: Run, model: Value) -> dict[Built, Result]:
+    """What has weights in the parts of ``model`` that a backward pass runs again."""
+    found: dict[Built, Result] = {}
+    for region in _regions_of(run, model):
+        found |= weights_of(region)
+    held = weights_in(model) if any(run.of(HfEnable)) else {}
+    for enable in run.of(HfEnable):
+        found |= {built: part for built, part in weights_in(whole_model(enable.model)).items() if built in held}
+    return found
+
+
 def _regions_of(run: Run, model: Value) -> list[Region]:
     """What a backward pass of ``model`` runs again."""
-    regions = [run.region(event) for event in checkpoints_in(run, model)]
+    regions = [run.region(event) for event in (*checkpoints_in(run, model), *wrappers_in(run, model))]
     regions += [run.region(event) for event in run.replayed(Checkpoint) if _is(event.function, model)]
     return regions + [run.region(event) for event in run.replayed(BlockWrapping) if _is(event.model, model)]
