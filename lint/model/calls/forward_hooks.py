@@ -4,35 +4,63 @@ from __future__ import annotations
 
 import ast
 from copy import deepcopy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.nodes import is_inside
 from ...facts.objects.attributes import get_attribute
 from ...facts.objects.classes import ancestors
 from ...facts.parameters import positional_names
 from ...facts.values import Class, Function, Instance, Method, Param, Result, Value, options, same
+from ..conditions.guards import own_guards
+from ..frozen.module_loops import loop_around, loop_over_modules
+from ..frozen.named_modules import passing_in_loop
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Guard
+    from ...facts.walk import Program
 
 _REGISTER = ("register_forward_hook", "register_forward_pre_hook")
 
 
-def registered_in(calls: Iterable[Call]) -> list[Call]:
-    """The calls that register hooks which stay in training; none in a program that removes some that are not known."""
-    calls = list(calls)
-    removals = [call for call in calls if call.method == "remove" and not call.args]
+class Registration(NamedTuple):
+    """A call that registers a hook which stays in training."""
+
+    call: Call
+    #: The modules that it is registered on.
+    modules: tuple[Value, ...]
+    #: The conditions under which that is done, but for those that choose modules.
+    guards: tuple[Guard, ...]
+
+    @property
+    def hook(self) -> Value:
+        """What is registered."""
+        return self.call.argument(0, "hook")
+
+
+def registered_in(program: Program) -> list[Registration]:
+    """What registers hooks that stay in training; nothing in a program that removes some that are not known."""
+    removals = [call for call in program.calls if call.method == "remove" and not call.args]
     if any(
         not isinstance(removal.receiver, Result) or not _gives_handle(removal.receiver.call) for removal in removals
     ):
         return []
-    backwards = [call for call in calls if call.method == "backward"]
+    backwards = [call for call in program.calls if call.method == "backward"]
     return [
-        call
-        for call in calls
+        _registration(program, call)
+        for call in program.calls
         if call.method in _REGISTER and not any(_removes(removal, call, backwards) for removal in removals)
     ]
+
+
+def _registration(program: Program, call: Call) -> Registration:
+    modules, guards = options(call.receiver), tuple(own_guards(call.place))
+    over_modules, loop = loop_over_modules(call.receiver), loop_around(call.place)
+    if over_modules is None or loop is None or over_modules.field:
+        return Registration(call, tuple(modules), guards)
+    chosen = passing_in_loop(program, call.place, over_modules)
+    return Registration(call, tuple(chosen), tuple(guard for guard in guards if not is_inside(guard.test, loop)))
 
 
 def _removes(removal: Call, registration: Call, backwards: list[Call]) -> bool:
@@ -52,11 +80,23 @@ def _gives_handle(call: Call) -> bool:
     return call.method.startswith("register_")
 
 
-def hooks_on(registered: Iterable[Call], module: Value) -> Iterator[tuple[Value, Call]]:
-    """The hooks of ``module``, each with the call, one of ``registered``, that keeps it there."""
-    for call in registered:
-        if any(_is_on(option, module) for option in options(call.receiver)):
-            yield call.argument(0, "hook"), call
+def hooks_on(registered: Iterable[Registration], module: Value) -> Iterator[Registration]:
+    """Those of ``registered`` whose hook is on ``module``."""
+    return (found for found in registered if any(_is_on(option, module) for option in found.modules))
+
+
+def runs_beside(registered: Iterable[Registration], function: Function, modules: Iterable[Value]) -> bool:
+    """Whether ``function`` is a hook on something else than ``modules`` as well."""
+    inside = list(modules)
+    on = [it for found in registered if function.node in _nodes_of(found) for it in found.modules]
+    return not all(any(_is_on(it, module) for module in inside) for it in on)
+
+
+def _nodes_of(registration: Registration) -> Iterator[ast.AST]:
+    for option in options(registration.hook):
+        match _run_by(option):
+            case Method(_, Function(node)) | Function(node):
+                yield node
 
 
 def _is_on(receiver: Value, module: Value) -> bool:
@@ -68,15 +108,14 @@ def _is_on(receiver: Value, module: Value) -> bool:
     return False
 
 
-def is_output_in_hook(registered: Iterable[Call], value: Value) -> bool:
+def is_output_in_hook(registered: Iterable[Registration], value: Value) -> bool:
     """Whether ``value`` is what a module gave, as a hook gets it that runs then: its third argument."""
     return isinstance(value, Param) and output_of(registered, value.function) == value.name
 
 
-def output_of(registered: Iterable[Call], function: Function) -> str | None:
+def output_of(registered: Iterable[Registration], function: Function) -> str | None:
     """The parameter in which ``function``, a hook, gets what the module gave; None where it is no such hook."""
-    hooks = (_run_by(option) for call in registered for option in options(call.argument(0, "hook")))
-    nodes = {hook.function.node if isinstance(hook, Method) else hook.node for hook in hooks}
+    nodes = {node for found in registered for node in _nodes_of(found)}
     names = positional_names(function.node)[1 if function.owner is not None else 0 :]
     return names[2] if function.node in nodes and len(names) == 3 else None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import is_inside
@@ -17,8 +18,8 @@ from ..types import bases
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ..events import GradientSwitch
-    from ..history import History
+    from ...facts.values import Call, Place
+    from ...facts.walk import Program
     from ..texts.given_texts import Meant
 
 _ALL, _DIRECT = ("modules", "named_modules"), ("children", "named_children")
@@ -47,8 +48,8 @@ class ModuleLoop(NamedTuple):
 class _Asked(NamedTuple):
     """What the conditions of a loop over modules are asked with."""
 
-    run: History
-    loop: ast.For
+    program: Program
+    loop: ast.For | ast.comprehension
     meant: Meant | None
     #: What the loop calls the module.
     variable: str
@@ -71,26 +72,40 @@ def loop_over_modules(switched: Value) -> ModuleLoop | None:
 
 
 def passes_in_loop(
-    run: History, switch: GradientSwitch, found: ModuleLoop, chain: Sequence[tuple[str, Value]]
+    program: Program, place: Place, found: ModuleLoop, chain: Sequence[tuple[str, Value]]
 ) -> bool | None:
-    """Whether a loop over modules switches a module, by itself or with one that holds it; None where that is open.
+    """Whether a loop over modules comes to a module, by itself or with one that holds it; None where that is open.
 
     Args:
-        run: The history that the switch is of.
-        switch: The switch.
+        program: The program that the loop is in.
+        place: What is done to the modules is done there.
         found: The loop around it.
         chain: The names, and the modules, that lead to the module; it comes last.
     """
-    loops = [loop for loop in switch.place.loops if isinstance(loop, ast.For) and _methods_in(loop.iter)]
-    guards = [*own_guards(switch.place)]
-    if len(loops) != 1 or not all(is_inside(guard.test, loops[0]) for guard in guards):
+    loop, guards = loop_around(place), [*own_guards(place)]
+    if loop is None or not all(is_inside(guard.test, loop) for guard in guards):
         return None
-    asked = _Asked(run, loops[0], meant_at(run.program, switch.place), _module_of(loops[0]))
+    asked = _Asked(program, loop, meant_at(program, place), _module_of(loop))
     visited = chain[:1] if found.is_direct else chain
     answers = {_all_hold(asked, guards, name, part) for name, part in (visited[-1:] if found.field else visited)}
     if found.is_direct and found.field and len(chain) > 1:
         return False
     return True if True in answers else (None if None in answers else False)
+
+
+def loop_around(place: Place) -> ast.For | ast.comprehension | None:
+    """The one loop over modules around ``place``."""
+    kinds = ast.For | ast.comprehension
+    loops = [loop for loop in place.loops if isinstance(loop, kinds) and _methods_in(loop.iter)]
+    return loops[0] if len(loops) == 1 and isinstance(loops[0], kinds) else None
+
+
+@lru_cache(maxsize=1)
+def _calls_by_node(program: Program) -> dict[ast.AST, list[Call]]:
+    found: dict[ast.AST, list[Call]] = {}
+    for call in program.calls:
+        found.setdefault(call.node, []).append(call)
+    return found
 
 
 def _methods_in(node: ast.expr) -> bool:
@@ -117,13 +132,13 @@ def _answer(asked: _Asked, test: ast.AST, name: str, part: Value, taken: bool) -
         case ast.Call(func=ast.Name("isinstance"), args=[ast.Name(id=variable), _]) if variable == _module_of(
             asked.loop
         ):
-            classes = [call.argument(1) for call in asked.run.calls_at(test)]
+            classes = [call.argument(1) for call in _calls_by_node(asked.program).get(test, ())]
             is_one = _is_of(part, classes[0]) if len(classes) == 1 else None
             return None if is_one is None else is_one is taken
     return name_passes(Guard(test, UNKNOWN, taken), asked.loop, name, asked.meant)
 
 
-def _module_of(loop: ast.For) -> str:
+def _module_of(loop: ast.For | ast.comprehension) -> str:
     match loop.target:
         case ast.Name(id=name) | ast.Tuple(elts=[_, ast.Name(id=name)]):
             return name

@@ -9,14 +9,14 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import source_text
-from ...facts.objects.classes import ancestors
-from ...facts.objects.containers import container_kind, held_by
+from ...facts.objects.containers import container_kind
 from ...facts.values import Instance, Result, Value, options, same
 from ..conditions.guards import own_guards
 from ..names import canonical
 from ..texts.given_texts import meant_at
 from ..texts.passing_names import is_named_in, name_passes
 from .module_loops import loop_over_modules, passes_in_loop
+from .named_modules import DEPTH, MOST, chains_in, parts_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 EMBEDDING = "torch.nn.Embedding"
 #: Modules that have a weight only.
 WEIGHT_ONLY = frozenset((EMBEDDING, f"{EMBEDDING}.from_pretrained", "torch.nn.EmbeddingBag"))
-#: How deep modules of the program are looked into, and how many are told apart.
-_DEPTH, _MOST = 5, 2_000
 _PARAMETERS = ("weight", "bias")
 _NUMBER = re.compile(r"\d")
 #: A number in the path through a list, and what stands for it: all of a list may be one module.
@@ -56,8 +54,8 @@ def comes_to(run: History, switch: GradientSwitch, module: Value) -> bool | None
 
 
 def _comes_to_among(run: History, switch: GradientSwitch, found: ModuleLoop, module: Value) -> bool | None:
-    chains = [chain for chain in _chains(found.whole) if same(chain[-1][1], module)]
-    answers = {passes_in_loop(run, switch, found, chain) for chain in chains}
+    chains = [chain for chain in chains_in(found.whole) if same(chain[-1][1], module)]
+    answers = {passes_in_loop(run.program, switch.place, found, chain) for chain in chains}
     if found.field and True in answers:
         kind = canonical(module.call.name) if isinstance(module, Result) else ""
         return True if found.field == "weight" and kind in WEIGHT_ONLY else None  # What else it has is left as it is.
@@ -65,46 +63,20 @@ def _comes_to_among(run: History, switch: GradientSwitch, found: ModuleLoop, mod
 
 
 @lru_cache(maxsize=4)
-def _chains(whole: Instance) -> tuple[tuple[tuple[str, Value], ...], ...]:
-    """The ways to the modules in ``whole``, by the names and the modules on them; none where they are too many."""
-    found = tuple(islice(_ways(whole, (), _DEPTH), _MOST + 1))
-    return found if len(found) <= _MOST else ()
-
-
-def _ways(outer: Value, way: tuple[tuple[str, Value], ...], depth: int) -> Iterator[tuple[tuple[str, Value], ...]]:
-    for name, held in _parts(outer) if depth else ():
-        path = f"{way[-1][0]}.{name}" if way else name
-        for option in options(held):
-            inner = (*way, (path, option))
-            if isinstance(option, Result | Instance):
-                yield inner
-            if not isinstance(option, Result) or container_kind(option):
-                yield from _ways(option, inner, depth - 1)
-
-
-@lru_cache(maxsize=4)
 def _named(whole: Instance) -> tuple[tuple[str, Value], ...]:
     """The modules of libraries in ``whole`` by their names; none where they are too many."""
-    found = tuple(islice(_modules(whole, "", _DEPTH), _MOST + 1))
-    return found if len(found) <= _MOST else ()
+    found = tuple(islice(_modules(whole, "", DEPTH), MOST + 1))
+    return found if len(found) <= MOST else ()
 
 
 def _modules(outer: Value, prefix: str, depth: int) -> Iterator[tuple[str, Value]]:
     """The modules of libraries in ``outer`` by their names, which begin with ``prefix``; one for all of a list."""
     if not depth:
         return
-    for name, held in _parts(outer):
+    for name, held in parts_of(outer):
         for option in options(held):
             path = f"{prefix}{name}"
             if isinstance(option, Result) and not container_kind(option):
                 yield path, option
             else:
                 yield from _modules(option, f"{path}.", depth - 1)
-
-
-def _parts(outer: Value) -> Iterator[tuple[str, Value]]:
-    if container_kind(outer):
-        yield from ((str(index), held) for index, held in enumerate(held_by(outer)))
-    elif isinstance(outer, Instance):
-        for owner in (outer.cls, *ancestors(outer.cls)):
-            yield from owner.fields.items()

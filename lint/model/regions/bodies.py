@@ -40,7 +40,7 @@ class Regions:
             if write.place.function is None or write.place.function.name != "__init__"
         )
         #: What registers hooks on modules for good.
-        self.hooks = registered_in(program.calls)
+        self.hooks = registered_in(program)
         self._known: dict[tuple[int, ...], tuple[Value, Region]] = {}
         self._calls: dict[Function | ast.AST, list[Call]] = {}
         #: The calls by the way to them: the walk, and the calls that were followed.

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...facts.values import Call, Guard, Param, Place
+    from ..calls.forward_hooks import Registration
     from .region import PartKey
 
     _Identity: TypeAlias = tuple[int, ...]
@@ -65,7 +66,7 @@ class Bodies(Protocol):
     """What a search asks about the program."""
 
     changed: frozenset[str]
-    hooks: list[Call]
+    hooks: list[Registration]
 
     def calls_in(self, function: Function, by: Call | None = None) -> list[Call]:
         """The calls in the body of ``function``, as walked for ``by`` where it was."""
@@ -185,7 +186,7 @@ class Search:
         self.conditions[part_key(part)] = under if known is None else _weaker(known, under)
 
     def _hooks_of(self, module: Value) -> list[_Entry]:
-        return [_Entry(hook, tuple(own_guards(call.place))) for hook, call in hooks_on(self.regions.hooks, module)]
+        return [_Entry(found.hook, found.guards) for found in hooks_on(self.regions.hooks, module)]
 
     def _enter_instance(self, instance: Instance, cls: Class) -> list[_Entry]:
         self._came_to(instance, self._under)

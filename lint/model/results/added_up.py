@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 #: Methods of a tensor whose results have its gradient.
-_COMPUTES = frozenset(("mean", "sum", "pow", "square", "abs", "norm", "log", "exp", "float", "flatten"))
+_COMPUTES = frozenset(("mean", "sum", "pow", "square", "abs", "norm", "log", "exp", "float", "flatten", "clone"))
 #: Where functions are that compute with a gradient, and what those of a program are called.
 _TORCH = frozenset(("F", "torch", "nn.functional", "torch.nn.functional"))
 _LOSSES = ("loss", "criterion", "entropy", "penalty", "regular", "divergence")
@@ -29,7 +29,7 @@ def adds_up(node: ast.AST, name: str) -> bool:
         case ast.Call(func=ast.Name(id="reduce") | ast.Attribute(attr="reduce"), args=[step, held, *_]):
             return _is_sum(step) and is_list_of_elements(held, name)
         case ast.For(body=body):
-            elements = [element for element, held in _passed(node) if is_list_of_elements(held, name)]
+            elements = [element for element, held in passed_by(node) if is_list_of_elements(held, name)]
             parts = [part for statement in body for part in all_nodes(statement)] if elements else []
             return any(_adds(part, element) for element in elements for part in parts)
         case ast.AugAssign(op=ast.Add(), value=value):
@@ -52,14 +52,16 @@ def is_list_of_elements(held: ast.expr, name: str) -> bool:
             return is_list_of_elements(inner, name) and _keeps(term, given.arg)
         case ast.ListComp(elt=term, generators=[*_, last]) | ast.GeneratorExp(elt=term, generators=[*_, last]):
             return _is_entry(term, name) or any(
-                is_list_of_elements(passed, name) and _keeps(term, element) for element, passed in _passed(last)
+                is_list_of_elements(passed, name) and _keeps(term, element) for element, passed in passed_by(last)
             )
     return _is_list(held, name)
 
 
-def _passed(generator: ast.comprehension | ast.For) -> Iterator[tuple[str, ast.expr]]:
-    """The variables of a comprehension or a loop, each with the list that it takes its elements from."""
+def passed_by(generator: ast.comprehension | ast.For) -> Iterator[tuple[str, ast.expr]]:
+    """The variables of a comprehension or a loop, each with what it takes its elements from."""
     match generator.target, generator.iter:
+        case ast.Tuple(elts=[_, ast.Name(id=element)]), ast.Call(func=ast.Attribute(attr="items"), args=[]) as passed:
+            yield element, passed
         case ast.Name(id=element), passed:
             yield element, passed
         case ast.Tuple(elts=targets), ast.Call(func=ast.Name("zip"), args=lists) if len(targets) == len(lists):

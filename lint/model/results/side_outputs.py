@@ -17,6 +17,7 @@ from ..flow.recorded import recorded_nodes
 from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
 from .added_up import adds_up, is_list_of_elements, keeps
+from .elements import elements_in
 from .giving_methods import giving_methods
 from .kept_by_hooks import kept_by_hooks
 from .stored import handed_out, has_graph, stored_outside
@@ -56,7 +57,7 @@ def side_outputs(run: Run, region: Region) -> Iterator[SideOutput]:
     inside = frozenset[ast.AST](function.node for function in region.functions)
     for stored in (*stored_outside(run, region), *kept_by_hooks(run, region)):
         used = _used_outside(run.program, inside)
-        known = [stored, *handed_out(run, stored, inside)]
+        known = [stored, *handed_out(run, stored, inside), *elements_in(used, stored)]
         if any(_adds(node, it) for it in known for node in used) or any(
             _is_gathered_for_loss(run, it, used) for it in known
         ):
@@ -139,7 +140,7 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         if has_graph(run, call.args[0]):
             computed = True
         else:
-            hooks = [it for it in run.bodies.hooks if not is_on_gradient_free(run, it)]
+            hooks = [it for it in run.bodies.hooks if not is_on_gradient_free(run, it.call)]
             computed = is_output_in_hook(hooks, call.args[0])
         if added and computed and not added.isdisjoint(_used_outside(run.program, inside)):
             yield call

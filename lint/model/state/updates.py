@@ -10,7 +10,7 @@ from ...facts.nodes import all_nodes
 from ...facts.objects.classes import is_run_as_written, method_of, related
 from ...facts.values import Instance
 from ..calls.forward_hooks import as_methods, hooks_on
-from ..conditions.guards import in_mode, own_guards
+from ..conditions.guards import in_mode
 from .carried import carried, one_by_one, puts_back
 from .held_state import SAVING, saved_state, state_of
 
@@ -121,12 +121,12 @@ def _classes_with(region: Region, function: Function, defined_by: Class) -> list
 
 def _hooks_in(run: Run, region: Region, training: bool) -> Iterator[tuple[Class, _Body]]:
     """The bodies of the hooks that run whenever modules of the program's classes do."""
-    registered = [call for call in run.bodies.hooks if not any(own_guards(call.place))]
+    registered = [found for found in run.bodies.hooks if not found.guards]
     classes = {module.cls: None for module in region.modules if isinstance(module, Instance)} if registered else {}
     for owner in classes:
         state = state_of(run, owner)
-        for hook, _ in hooks_on(registered, owner.instance) if state else ():
-            yield from ((owner, _Body(it, state, training, {})) for it in as_methods(hook, owner))
+        for found in hooks_on(registered, owner.instance) if state else ():
+            yield from ((owner, _Body(it, state, training, {})) for it in as_methods(found.hook, owner))
 
 
 @lru_cache(maxsize=8)

@@ -24,7 +24,7 @@ def is_named_in(loop: ast.For) -> bool:
     return False
 
 
-def name_passes(guard: Guard, loop: ast.For, name: str, meant: Meant | None = None) -> bool | None:
+def name_passes(guard: Guard, loop: ast.For | ast.comprehension, name: str, meant: Meant | None = None) -> bool | None:
     """Whether a parameter called ``name`` comes to where ``guard`` holds; None when more than its name decides.
 
     Args:
@@ -42,7 +42,7 @@ def name_passes(guard: Guard, loop: ast.For, name: str, meant: Meant | None = No
     return None
 
 
-def _in_loop(loop: ast.For, meant: Meant | None) -> Meant:
+def _in_loop(loop: ast.For | ast.comprehension, meant: Meant | None) -> Meant:
     """What variables stand for that ``loop`` binds; what ``meant`` says for others."""
 
     def found(node: ast.expr) -> ast.expr | None:
