@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.nodes import all_nodes
 from ...facts.parameters import defaults, parameter_names, positional_names
+from .own_texts import held_by_own
 from .text_values import bound_in
 
 if TYPE_CHECKING:
@@ -27,9 +28,12 @@ def meant_at(program: Program, place: Place) -> Meant:
 
 
 def _meant(program: Program, place: Place, node: ast.expr) -> ast.expr | None:
+    function = place.function
+    if isinstance(node, ast.Attribute) and function is not None:
+        held = held_by_own(program.tree_with(function.node), function.node, node)
+        return held if held is None or _is_written(held) else _meant(program, place, held)
     if not isinstance(node, ast.Name):
         return None
-    function = place.function
     if function is not None:
         local = _texts_bound_in(function.node)
         if node.id in parameter_names(function.node):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes
 from ...facts.parameters import defaults
 from ..conditions.loop_counters import counters
+from .own_texts import held_by_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -96,12 +97,18 @@ class WrittenTexts:
                 yield from self.texts(inner, counted, depth)
             case ast.Call(func=ast.Attribute(value=ast.Name() as inner, attr="items" | "keys"), args=[]):
                 yield from self.texts(inner, counted, depth)
+            case ast.Attribute() if depth and (held := self._own(value)) is not None:
+                yield from self.texts(held, counted, depth - 1)
             case ast.Name(id=name) if depth:
                 bound = bound_once(self._bodies, name)
                 if bound is not None:
                     yield from self.texts(bound, counted, depth - 1)
                 elif name in self._given and self._outside is not None and _bindings_in(self._bodies[0]).is_kept(name):
                     yield from self._outside.texts(self._given[name], {}, depth - 1)
+
+    def _own(self, node: ast.Attribute) -> ast.expr | None:
+        """What an attribute of the object stands for whose method this is."""
+        return held_by_own(self._bodies[-1], self._bodies[0], node)
 
     def value_of(self, name: str) -> ast.expr | None:
         """What the variable ``name`` is bound to, by one statement."""

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ..history import History
 
 _WRAPPER = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.checkpoint_wrapper"
+#: Modules whose parts have numbers as names.
+_LISTS = frozenset(("torch.nn.ModuleList", "torch.nn.Sequential"))
 
 
 def wrapped_classes(run: History, event: WrapperCheckpointing) -> list[Class]:
@@ -119,7 +121,7 @@ def _puts_into(statement: ast.stmt, field: str, node: ast.AST, name: str) -> boo
 def _holds_wrapped(made: Result, wrap: CheckpointWrap) -> bool:
     """Whether ``made`` is a list of modules, each of them made by ``wrap``, in a comprehension or in a loop."""
     held = held_by(made)
-    is_list = canonical(made.call.name) == "torch.nn.ModuleList" and bool(held)
+    is_list = canonical(made.call.name) in _LISTS and bool(held)
     return is_list and all(_is_wrapped(option, wrap) for value in held for option in options(value))
 
 
