@@ -6,6 +6,7 @@ import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
 
 SCRIPT = """
+import itertools
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -39,11 +40,13 @@ ENTERING = (
     "torch.autograd.backward(loss, inputs=tuple(net.layers.parameters()))",
     "loss.backward(inputs=(net.block[0].weight, net.block[0].bias))",
     "loss.backward(inputs=list(net.block.parameters()) + list(net.layers.parameters()))",
+    "loss.backward(inputs=list(itertools.chain(net.block.parameters(), net.layers.parameters())))",
     "torch.autograd.grad(loss, params)",
     "torch.autograd.grad(loss, list(net.parameters()), allow_unused=True)",
 )
 BEHIND = (
     "loss.backward(inputs=list(net.head.parameters()))",
+    "loss.backward(inputs=list(itertools.chain(net.head.parameters(), net.head.parameters())))",
     "torch.autograd.grad(loss, net.head.weight, retain_graph=True)",
     "torch.autograd.grad(loss, list(net.head.parameters()))",
     "net.block(torch.randn(2, 8)).sum().backward(inputs=list(net.block.parameters()))",

@@ -34,6 +34,8 @@ def _owners(value: Value) -> list[Value]:
             return [module]
         case Element(of=Result(call)) if call.method == "parameters":
             return [call.receiver]
+        case Result(call) if call.name == "itertools.chain" and not call.open_args:
+            return _all_owners(tuple(call.args))
         case Seq(items=items) if items and (not value.open or len(items) == 1):
             return _all_owners(tuple(items))
         case Computed(operands=operands):

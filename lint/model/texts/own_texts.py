@@ -68,7 +68,7 @@ def _written_in(tree: ast.AST) -> dict[str, list[tuple[ast.AST | None, ast.AST |
         match node:
             case ast.Attribute(attr=name, ctx=ast.Store() | ast.Del()) if node not in seen:
                 found.setdefault(name, []).append((None, None, node))
-            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=name), attr=method)) if method not in _KEEP:
+            case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=name), attr=called)) if called not in _KEEP:
                 found.setdefault(name, []).append((None, None, node))
             case ast.Subscript(value=ast.Attribute(attr=name), ctx=ast.Store() | ast.Del()):
                 found.setdefault(name, []).append((None, None, node))
