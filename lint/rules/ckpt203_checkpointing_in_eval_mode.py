@@ -190,6 +190,7 @@ from transformers import AutoModelForCausalLM
 def distil(name, batches, optimizer):
     models = {"student": AutoModelForCausalLM.from_pretrained(name)}
     models["teacher"] = copy.deepcopy(models["student"])
+    models["teacher"].requires_grad_(False)
     models["student"].gradient_checkpointing_enable()  # error
     for batch in batches:
         models["student"](**batch).loss.backward()

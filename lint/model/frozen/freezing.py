@@ -148,10 +148,17 @@ def _is_switched_off(run: History, target: Value, since: int) -> bool:
     return any(
         switch.order >= since
         and same(switch.module, target)
+        and _copied_by(switch.module) in (None, _copied_by(target))
         and all(comes_out_as(run, guard.test) is guard.taken for guard in own_guards(switch.place))
         and not _is_left_uncalled(switch.place)
         for switch in run.uses.frozen.of(target)
     )
+
+
+def _copied_by(value: Value) -> ast.AST | None:
+    """The `copy.deepcopy` that gave the object; to freeze a copy leaves the original alone."""
+    made = value.copied_by if isinstance(value, Instance | Result) else None
+    return None if made is None else made.node
 
 
 def _is_left_uncalled(place: Place) -> bool:
