@@ -37,6 +37,11 @@ class Says(NamedTuple):
 
 def contradict(left: ast.AST, left_taken: bool, right: ast.AST, right_taken: bool) -> bool:
     """Whether the conditions ``left`` and ``right`` cannot both come out as said."""
+    ways = [*ways_to_hold(left, left_taken)]
+    if len(ways) > 1:
+        return all(contradict(right, right_taken, way, holds) for way, holds in ways)
+    if len([*ways_to_hold(right, right_taken)]) > 1:
+        return contradict(right, right_taken, left, left_taken)
     return any(True for _ in contradictions(left, left_taken, right, right_taken))
 
 
@@ -60,6 +65,18 @@ def parts_that_hold(test: ast.AST, taken: bool) -> Iterator[tuple[ast.AST, bool]
         case ast.BoolOp(op=op, values=values) if isinstance(op, ast.And) == taken:
             for value in values:
                 yield from parts_that_hold(value, taken)
+        case _:
+            yield test, taken
+
+
+def ways_to_hold(test: ast.AST, taken: bool) -> Iterator[tuple[ast.AST, bool]]:
+    """The parts of which one suffices for ``test`` to come out as ``taken``, and whether it is true."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from ways_to_hold(operand, not taken)
+        case ast.BoolOp(op=op, values=values) if isinstance(op, ast.Or) == taken:
+            for value in values:
+                yield from ways_to_hold(value, taken)
         case _:
             yield test, taken
 

@@ -127,3 +127,39 @@ def run(layers, x, size):
     return checkpoint_sequential(layers, SEEN[size], x, use_reentrant=False)
 """
     assert not check_source(counted)
+
+
+_CHAIN = """\
+class Net(nn.Module):
+    def __init__(self, kind, d=8):
+        super().__init__()
+        if kind == "a":
+            block = Pre
+        elif kind == "b":
+            block = SECOND
+        else:
+            block = THIRD
+        self.blocks = nn.ModuleList([block(d) for _ in range(4)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=False)
+        return x
+"""
+
+
+def _of_chain(second: str, third: str, *, notes: bool = False) -> list[str]:
+    text = _MODULES.partition("class Net")[0] + _CHAIN.replace("SECOND", second).replace("THIRD", third)
+    return [row.message.partition(":")[0] for row in check_source(text, notes=notes) if row.code == "CKPT106"]
+
+
+def test_one_class_in_two_branches_of_three() -> None:
+    assert not _of_chain("Plain", "Pre")
+    assert not _of_chain("Pre", "Plain")
+    assert _of_chain("Plain", "Pre", notes=True) == ["if `kind == 'a' or not kind == 'b'`"]
+
+
+def test_one_class_in_two_branches_and_another_mistake_in_the_third() -> None:
+    assert len(_of_chain("Post", "Pre")) == 1
+    assert len(_of_chain("Pre", "Post")) == 1
+    assert len(_of_chain("Pre", "Pre")) == 1

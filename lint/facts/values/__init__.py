@@ -4,7 +4,7 @@ Three-valued throughout: a question about a value is answered True, False or Non
 None.
 """
 
-from .alternatives import MAX_OPTIONS, Choice, conditional_options, join, join_under, one_at, options
+from .alternatives import MAX_OPTIONS, Choice, conditional_options, either, join, join_under, one_at, options
 from .answers import equals, is_absent, is_given, may_be_none, truth
 from .arguments import Arguments
 from .code import Call, Class, Function, FunctionNode, Guess, Instance, Loop, Partial, Place, Result, copied
@@ -65,6 +65,7 @@ __all__ = [
     "Value",
     "conditional_options",
     "copied",
+    "either",
     "equals",
     "is_absent",
     "is_given",

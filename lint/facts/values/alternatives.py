@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from .guards import Guard
+from .guards import Guard, either_holds, said
 from .plain import UNKNOWN, Computed, Value, same
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def join_under(*values: tuple[Value, tuple[Guard, ...]]) -> Value:
             for index, other in enumerate(found):
                 if same(option, other):
                     found[index] = _either_unknown(other, option)
-                    conditions[index] = _either(conditions[index], under)
+                    conditions[index] = either(conditions[index], under)
                     break
             else:
                 found.append(option)
@@ -90,6 +90,19 @@ def _either_unknown(left: Value, right: Value) -> Value:
     return Computed((left, right), left.node)
 
 
-def _either(left: tuple[Guard, ...], right: tuple[Guard, ...]) -> tuple[Guard, ...]:
+def either(left: tuple[Guard, ...], right: tuple[Guard, ...]) -> tuple[Guard, ...]:
     """What surely holds when ``left`` or ``right`` does."""
-    return tuple(guard for guard in left if guard in right)
+    common = tuple(guard for guard in left if guard in right)
+    mine, its = (tuple(guard for guard in side if guard not in common and not guard.asserted) for side in (left, right))
+    # `a or (not a and b)` is `a or b`.
+    mine, its = _without_opposite(mine, its), _without_opposite(its, mine)
+    if not mine or not its:
+        return common
+    return (*common, Guard(either_holds(said(mine), said(its)), UNKNOWN, True))
+
+
+def _without_opposite(guards: tuple[Guard, ...], other: tuple[Guard, ...]) -> tuple[Guard, ...]:
+    if len(other) != 1:
+        return guards
+    test, taken = other[0].plain
+    return tuple(guard for guard in guards if guard.plain != (test, not taken))

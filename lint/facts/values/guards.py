@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exclusion import contradict
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from typing import TypeAlias
+
     from .plain import Value
+
+    #: Conditions, and whether they are true.
+    Said: TypeAlias = tuple[tuple[ast.AST, bool], ...]
+
+
+#: More alternatives than this are not kept.
+_MOST = 8
 
 
 class Guard(NamedTuple):
@@ -31,3 +42,36 @@ class Guard(NamedTuple):
     def contradicts(self, other: Guard) -> bool:
         """Whether both cannot hold."""
         return contradict(self.test, self.taken, other.test, other.taken)
+
+
+def said(guards: Iterable[Guard]) -> Said:
+    """What ``guards`` say."""
+    return tuple((guard.test, guard.taken) for guard in guards)
+
+
+@lru_cache(maxsize=256)
+def either_holds(left: Said, right: Said) -> ast.AST:
+    """`left or right`: the same node each time, so that the same condition is known for one."""
+    ways: list[ast.expr] = []
+    for parts in (left, right):
+        tests = [test if taken else ast.UnaryOp(ast.Not(), test) for test, taken in parts if isinstance(test, ast.expr)]
+        if len(tests) < len(parts):
+            return left[0][0]  # What a `case` or an `except` says is no expression.
+        ways += _flat(tests[0]) if len(tests) == 1 else [ast.BoolOp(ast.And(), tests)]
+    ways = [*{ast.dump(way): way for way in ways}.values()]
+    if len(ways) > _MOST:
+        return left[0][0]
+    whole = ast.BoolOp(ast.Or(), ways)
+    for part in ast.walk(whole):
+        if isinstance(part, ast.expr) and not hasattr(part, "lineno"):
+            ast.copy_location(part, left[0][0])
+    return whole
+
+
+def _flat(test: ast.expr) -> Iterator[ast.expr]:
+    """The alternatives of an `or`."""
+    match test:
+        case ast.BoolOp(op=ast.Or(), values=values):
+            yield from values
+        case _:
+            yield test

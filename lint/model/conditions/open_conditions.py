@@ -13,7 +13,7 @@ from functools import lru_cache
 from itertools import combinations, product
 from typing import TYPE_CHECKING, TypeAlias
 
-from ...facts.exclusion import conjuncts, parts_that_hold
+from ...facts.exclusion import conjuncts, parts_that_hold, ways_to_hold
 from ...facts.nodes import is_inside, source_text
 from ...facts.objects.attributes import made_at
 from ...facts.objects.containers import is_none
@@ -170,6 +170,9 @@ def _holds(run: Run, guard: Guard, known: _Held) -> bool:
         return True
     if (guard.test, guard.taken) in known or known.issuperset(conjuncts(guard.test, guard.taken)):
         return True
+    ways = [*ways_to_hold(guard.test, guard.taken)]
+    if len(ways) > 1 and any(known.issuperset(conjuncts(*way)) for way in ways):
+        return True
     parts = parts_that_hold(guard.test, guard.taken)
     return all(known.issuperset(conjuncts(part, holds)) or comes_out_as(run, part) is holds for part, holds in parts)
 
@@ -186,7 +189,7 @@ def _asks_how_launched(guard: Guard) -> bool:
 
 def cover_every_case(cases: Iterable[_Guards]) -> bool:
     """Whether one of ``cases``, each a set of conditions, is met whatever the conditions come out as."""
-    sets = [_known(guards) for guards in cases]
+    sets = [known for guards in cases for known in _ways(guards)]
     if not sets:
         return False
     subjects = sorted({subject for case in sets for subject, _ in case})
@@ -199,11 +202,25 @@ def cover_every_case(cases: Iterable[_Guards]) -> bool:
     return True
 
 
+def _ways(guards: _Guards) -> Iterator[_Known]:
+    """What holds in each way to meet ``guards``: of `a or b` one part."""
+    said = ([frozenset(conjuncts(*way)) for way in ways_to_hold(guard.test, guard.taken)] for guard in guards)
+    return (frozenset().union(*chosen) for chosen in product(*said))
+
+
 def in_words(guards: _Guards) -> str:
     """``guards`` as a user says them: "`norm` is "BN" and not `frozen`"."""
+    guards = tuple(guard for guard in guards if not _follows(guard, guards))
     exact = {_subject(guard) for guard in guards if _is_equal(guard)}
     said = [guard for guard in guards if _is_equal(guard) or _subject(guard) not in exact]
     return " and ".join(dict.fromkeys(map(_words, said)))
+
+
+def _follows(guard: Guard, guards: _Guards) -> bool:
+    """Whether ``guard`` is an `or`, and another one says that a part of it holds."""
+    ways = [*ways_to_hold(guard.test, guard.taken)]
+    known = _known(tuple(other for other in guards if other is not guard))
+    return len(ways) > 1 and any(known.issuperset(conjuncts(*way)) for way in ways)
 
 
 def _subject(guard: Guard) -> str | None:

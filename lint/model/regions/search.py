@@ -22,6 +22,7 @@ from ...facts.values import (
     Seq,
     Value,
     conditional_options,
+    either,
     options,
 )
 from ..calls.called_by_libraries import called_by_libraries
@@ -183,7 +184,7 @@ class Search:
 
     def _came_to(self, part: Value | Call, under: tuple[Guard, ...]) -> None:
         known = self.conditions.get(part_key(part))
-        self.conditions[part_key(part)] = under if known is None else _weaker(known, under)
+        self.conditions[part_key(part)] = under if known is None else either(known, under)
 
     def _hooks_of(self, module: Value) -> list[_Entry]:
         return [_Entry(found.hook, found.guards) for found in hooks_on(self.regions.hooks, module)]
