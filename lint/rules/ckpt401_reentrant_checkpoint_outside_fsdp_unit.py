@@ -2,10 +2,10 @@
 
 ## What it does
 Flags a reentrant checkpoint whose function is itself an FSDP1 unit: the parent checkpoints a child that
-`FullyShardedDataParallel` wraps, by hand, in a loop over the layers or by its `auto_wrap_policy`, or
-`checkpoint_wrapper` encloses the unit, also because `apply_activation_checkpointing` comes before FSDP. Lightning,
-Fabric, accelerate and a Trainer make such units by their `FSDPStrategy`, `FullyShardedDataParallelPlugin` and
-`fsdp_config`.
+`FullyShardedDataParallel` wraps, by hand or by its `auto_wrap_policy`, or `checkpoint_wrapper` encloses the unit, also
+because `apply_activation_checkpointing` comes before FSDP. Lightning, Fabric, accelerate and a Trainer make such units
+by their `FSDPStrategy`, `FullyShardedDataParallelPlugin` and `fsdp_config`. Layers that a loop makes units of, one by
+one, and that a `forward` checkpoints are left alone: who writes that chooses what is gathered when.
 
 ## Why is this bad?
 The unit gathers its parameters again for the recomputation and once more for the backward pass: twice the
@@ -106,7 +106,6 @@ recomputed = FSDP(Net(Recomputed), auto_wrap_policy=ModuleWrapPolicy({Block}))
 import torch.nn as nn
 from lightning.fabric import Fabric
 from lightning.fabric.strategies import FSDPStrategy
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
 from torch.utils.checkpoint import checkpoint
 
 class Block(nn.Module):
@@ -123,24 +122,31 @@ class Net(nn.Module):
             x = checkpoint(layer, x, use_reentrant=True)  # error
         return x
 
-class Wide(Net):
+by_fabric = Fabric(strategy=FSDPStrategy(auto_wrap_policy={Block})).setup(Net())
+```
+
+## Good
+```python
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.utils.checkpoint import checkpoint
+
+class Wide(nn.Module):
     def __init__(self):
         super().__init__()
         self.layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.ReLU()) for _ in range(3)])
 
     def forward(self, x):
         for layer in self.layers:
-            x = checkpoint(layer, x, use_reentrant=True)  # error
+            x = checkpoint(layer, x, use_reentrant=True)
         return x
 
-by_fabric = Fabric(strategy=FSDPStrategy(auto_wrap_policy={Block})).setup(Net())
 wide = Wide()
 for index, layer in enumerate(wide.layers):
     wide.layers[index] = FSDP(layer)
 wide = FSDP(wide)
 ```
 
-## Good
 ```python
 import torch.nn as nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
@@ -458,8 +464,12 @@ def check(run: Run) -> Iterator[Report]:
 def _wrapped(run: Run, module: Value, event: Checkpoint | CheckpointWrap) -> Fsdp1Wrap | None:
     """What makes a unit of ``module`` alone, before ``event`` goes around it."""
     for wrap in wrapped_alone(run, module):
-        earlier = wrap.order < event.order and wrap.place.walk == event.place.walk
-        if isinstance(event, Checkpoint) or earlier:
+        if isinstance(event, Checkpoint):
+            # Who makes a unit of each layer in a loop chooses what is gathered when.
+            is_meant = not wrap.place.loops
+        else:
+            is_meant = wrap.order < event.order and wrap.place.walk == event.place.walk
+        if is_meant:
             return wrap
     return None
 

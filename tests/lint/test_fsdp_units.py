@@ -59,17 +59,9 @@ _BY_NAME = "auto_wrap_policy='transformer_based_wrap', transformer_cls_names_to_
 _TRAINER = "from transformers import Trainer, TrainingArguments\n"
 _TRAIN = "Trainer(Net(), TrainingArguments('out', fsdp={}, fsdp_config={})).train()\n"
 UNITS = {
-    "each of a list": "model = Net()\nfor i, layer in enumerate(model.layers):\n    model.layers[i] = FSDP(layer)\n",
-    "by index": "def build():\n    net = Net()\n    for i in range(4):\n        net.layers[i] = FSDP(net.layers[i])\n",
-    "of a model that is given": "def shard(model):\n    for i, layer in enumerate(model.layers):\n"
-    "        model.layers[i] = FSDP(layer.cuda(), use_orig_params=True)\n    return FSDP(model)\n",
-    "by setattr": "model = Net()\nfor name, child in model.layers.named_children():\n"
-    "    setattr(model.layers, name, FSDP(child))\n",
     "a lambda policy": "policy = functools.partial(lambda_auto_wrap_policy, "
     "lambda_fn=lambda m: isinstance(m, Block))\nFSDP(Net(), auto_wrap_policy=policy)\n",
     "a custom policy": "FSDP(Net(), auto_wrap_policy=CustomPolicy(lambda m: isinstance(m, Block)))\n",
-    "marked": "model = Net()\nwith enable_wrap(wrapper_cls=FSDP, use_orig_params=True):\n"
-    "    for i, layer in enumerate(model.layers):\n        model.layers[i] = wrap(layer)\n",
     "lightning": _LIT + "L.Trainer(strategy=FSDPStrategy(auto_wrap_policy={Block})).fit(Lit())\n",
     "fabric": _LIT + "Fabric(strategy=FSDPStrategy(auto_wrap_policy={Block})).setup(Net())\n",
     "accelerate": _ACCELERATE + _PREPARE.format("auto_wrap_policy=ModuleWrapPolicy({Block})"),
@@ -78,6 +70,16 @@ UNITS = {
     + _TRAIN.format("'full_shard auto_wrap'", "{'version': 1, 'transformer_layer_cls_to_wrap': ['Block']}"),
     "a Trainer, told no words": _TRAINER
     + _TRAIN.format("True", "{'version': 1, 'transformer_layer_cls_to_wrap': 'Block'}"),
+}
+ONE_BY_ONE = {
+    "each of a list": "model = Net()\nfor i, layer in enumerate(model.layers):\n    model.layers[i] = FSDP(layer)\n",
+    "by index": "def build():\n    net = Net()\n    for i in range(4):\n        net.layers[i] = FSDP(net.layers[i])\n",
+    "of a model that is given": "def shard(model):\n    for i, layer in enumerate(model.layers):\n"
+    "        model.layers[i] = FSDP(layer.cuda(), use_orig_params=True)\n    return FSDP(model)\n",
+    "by setattr": "model = Net()\nfor name, child in model.layers.named_children():\n"
+    "    setattr(model.layers, name, FSDP(child))\n",
+    "marked": "model = Net()\nwith enable_wrap(wrapper_cls=FSDP, use_orig_params=True):\n"
+    "    for i, layer in enumerate(model.layers):\n        model.layers[i] = wrap(layer)\n",
 }
 OTHERS = {
     "other units": "model = Net()\nmodel.head = FSDP(model.head)\nFSDP(model, auto_wrap_policy=ModuleWrapPolicy({Head}))\n",
@@ -123,6 +125,11 @@ def _codes(text: str, versions: dict[str, str] | None = None) -> list[str]:
 def test_a_reentrant_checkpoint_around_a_unit_is_seen(wrapped: str) -> None:
     assert _codes(_NET + wrapped) == ["CKPT401"]
     assert _codes(_NET.replace("use_reentrant=True", "use_reentrant=False") + wrapped) == []
+
+
+@pytest.mark.parametrize("wrapped", ONE_BY_ONE.values(), ids=ONE_BY_ONE)
+def test_layers_that_a_loop_wraps_are_left_alone(wrapped: str) -> None:
+    assert _codes(_NET + wrapped) == []
 
 
 @pytest.mark.parametrize("wrapped", OTHERS.values(), ids=OTHERS)

@@ -13,7 +13,7 @@ HEAD = "from torch.utils.checkpoint import checkpoint\n"
 
 
 def plain(code: str) -> str:
-    return ast.unparse(in_plain_syntax(ast.parse(code)))
+    return ast.unparse(in_plain_syntax(ast.parse(code), code))
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,8 @@ def plain(code: str) -> str:
         ("x: Block = f()", "x = f()"),
         ("def f():\n    for i in y:\n        [a, b] = i, 2", "def f():\n    for i in y:\n        a = i\n        b = 2"),
         ("try:\n    a, b = 1, 2\nexcept E:\n    c: int = 3", "try:\n    a = 1\n    b = 2\nexcept E:\n    c = 3"),
+        ("f(x, **{'a': 1, 'b': 2}, c=3)", "f(x, a=1, b=2, c=3)"),
+        ("f(**dict(a=1, **{'b': 2}))", "f(a=1, b=2)"),
         ("match x:\n    case 1:\n        a, b = 1, 2", "match x:\n    case 1:\n        a = 1\n        b = 2"),
     ],
 )
@@ -41,6 +43,9 @@ def test_becomes_plain(written, meant):
         "a[0], a[1] = (1, 2)",
         "a, b = c",
         "a = b, c = (1, 2)",
+        "f(**{'a': 1, **more})",
+        "f(**dict(more, a=1))",
+        "f(**{name: 1})",
         "x: Block",
         "class Settings:\n    rate: float = 0.1",
     ],
