@@ -10,8 +10,12 @@ from ..values import UNKNOWN, Ref
 if TYPE_CHECKING:
     from ..values import Value
 
-#: Libraries that every program here has: None stands for what an older release of them lacks.
-_INSTALLED = ("torch.", "transformers.")
+#: What every release of torch and transformers that programs use has; what newer ones alone have asks for the release.
+_ALWAYS_THERE = (
+    "torch.utils.checkpoint",
+    "torch.utils.checkpoint.checkpoint",
+    "torch.utils.checkpoint.checkpoint_sequential",
+)
 
 
 def imported_for_use(tried: dict[str, Value] | None, fallback: dict[str, Value]) -> dict[str, Value]:
@@ -24,5 +28,9 @@ def imported_for_use(tried: dict[str, Value] | None, fallback: dict[str, Value])
     return {
         name: value
         for name, value in (tried or {}).items()
-        if isinstance(value, Ref) and value.name.startswith(_INSTALLED) and is_none(fallback.get(name, UNKNOWN))
+        if isinstance(value, Ref) and _is_always_there(value.name) and is_none(fallback.get(name, UNKNOWN))
     }
+
+
+def _is_always_there(name: str) -> bool:
+    return name in _ALWAYS_THERE or name.startswith("transformers.")
