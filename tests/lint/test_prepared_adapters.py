@@ -44,6 +44,7 @@ PARTS = {
 EMPTY = (
     {},
     {"version": "1"},
+    {"wrap": "activation_checkpointing=bool(policy)"},
     {"plugin": "plugin('TRANSFORMER_BASED_WRAP')"},
     {"plugin": "plugin(policy=transformer_auto_wrap_policy)"},
     {"wrap": "**{'activation_checkpointing': True}"},
@@ -57,7 +58,7 @@ EMPTY = (
 WHOLE = (
     {"wrap": "activation_checkpointing=False"},
     {"wrap": "limit_all_gathers=True"},
-    {"wrap": "activation_checkpointing=bool(policy)"},
+    {"wrap": "activation_checkpointing=torch.cuda.is_available()"},
     {"plugin": "plugin('no_wrap')"},
     {"plugin": "plugin('size_based_wrap')"},
     {"plugin": "plugin(None)"},

@@ -74,7 +74,7 @@ def test_the_region_of_a_checkpoint_reaches_through_classes_containers_and_closu
     )
     (event,) = run.of(Checkpoint)
     region = run.region(event)
-    assert {function.name for function in region.functions} == {"run", "forward", "helper"}
+    assert {function.name for function in region.functions} == {"forward", "helper"}
     assert [module.call.func.name for module in region.modules_of("torch.nn.BatchNorm1d")] == ["torch.nn.BatchNorm1d"]
     assert [call.method for call in region.method_calls("relu")] == ["relu"]
 
