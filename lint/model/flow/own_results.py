@@ -56,7 +56,8 @@ def _is_own(part: ast.Call, cut: Call, event: Call) -> bool:
 def _tells(part: ast.Call) -> bool:
     """`logger.debug("done")`, which reads no variable of the function."""
     is_method = isinstance(part.func, ast.Attribute) or ast.unparse(part.func) == "print"
-    return is_method and all(isinstance(given, ast.Constant) for given in part.args) and not part.keywords
+    is_text = bool(part.args) and all(isinstance(given, ast.Constant) for given in part.args)
+    return is_method and is_text and not part.keywords
 
 
 def leaf_for_next_iteration(cut: ast.Call, name: str, loop: ast.AST, also: Sequence[ast.expr]) -> str:
