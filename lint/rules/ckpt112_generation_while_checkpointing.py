@@ -444,7 +444,8 @@ def check(run: Run) -> Iterator[Report]:
 def _is_decorated(run: Run, generate: Call) -> bool:
     """Whether a decorator may do more around one of the functions that lead to ``generate``."""
     functions = [call.place.function for call in run.path_to(generate)]
-    return any(function is not None and not is_run_as_written(function) for function in functions)
+    known = [function for function in functions if function is not None]
+    return any(function.around or not is_run_as_written(function) for function in known)
 
 
 class _Models:

@@ -94,7 +94,7 @@ class Modes:
         """Whether ``call`` may switch the mode of what it is given."""
         match call.func:
             case (Function() as function) | Method(function=function):
-                return not is_run_as_written(function)
+                return bool(function.around) or not is_run_as_written(function)
             case Ref(name):
                 return not name.startswith(_LEAVE_MODE) or name.endswith("Trainer")
             case Attr(base=base):
