@@ -422,7 +422,7 @@ from ..facts.values import options
 from ..finding import Applicability, Severity
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, Fsdp1Wrap, TorchCheckpoint, TrainerArgs
 from ..model.libraries.sharding import class_of, frees_after_forward, named_class, root, same_class, unit_classes
-from ..model.libraries.units import FreedUnits, freed_units, wrapped_alone
+from ..model.libraries.units import FreedUnits, freed_units, gives, wrapped_alone
 from ..model.needs import together
 from ..model.regions.bodies import classes_checked
 from ..model.regions.module_tree import may_hold_method
@@ -465,8 +465,8 @@ def _wrapped(run: Run, module: Value, event: Checkpoint | CheckpointWrap) -> Fsd
     """What makes a unit of ``module`` alone, before ``event`` goes around it."""
     for wrap in wrapped_alone(run, module):
         if isinstance(event, Checkpoint):
-            # Who makes a unit of each layer in a loop chooses what is gathered when.
-            is_meant = not wrap.place.loops
+            # Who makes a unit of each layer of a finished model chooses what is gathered when.
+            is_meant = not wrap.place.loops or gives(wrap, module)
         else:
             is_meant = wrap.order < event.order and wrap.place.walk == event.place.walk
         if is_meant:

@@ -100,11 +100,15 @@ def freed_units(run: Run) -> Iterator[FreedUnits]:
 
 def wrapped_alone(run: Run, module: Value) -> Iterator[Fsdp1Wrap]:
     """The wraps of FSDP1 that make a unit of ``module``, `layers[i] = FSDP(layer)`, or gave it, and that free it."""
-    given = same_object(module)
-    made = given.call.node if isinstance(given, Result) else None
     for wrap in run.of(Fsdp1Wrap):
-        if (wrap.node is made or may_be_same_module(wrap.module, module)) and frees_after_forward(wrap):
+        if (gives(wrap, module) or may_be_same_module(wrap.module, module)) and frees_after_forward(wrap):
             yield wrap
+
+
+def gives(wrap: Fsdp1Wrap, module: Value) -> bool:
+    """Whether ``module`` is what ``wrap`` gave: `nn.ModuleList(FSDP(Block()) for _ in range(4))`."""
+    given = same_object(module)
+    return isinstance(given, Result) and given.call.node is wrap.node
 
 
 def _by_trainer(run: Run) -> Iterator[FreedUnits]:
