@@ -106,9 +106,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
-from ..model.conditions.guards import own_guards, tests_training
 from ..model.events import Backward, TorchCheckpoint
-from ..model.libraries.enabled import reentrant_settings
+from ..model.libraries.enabled import reentrant_settings, sure_checkpoints_in
 from ..model.libraries.trainer import default_versions
 from ..model.needs import CHECKPOINTS, together
 from ..model.regions.parameters_inside import owners_of_parameters, reentrant_around
@@ -150,6 +149,7 @@ def _around(run: Run, module: Value) -> Iterator[Event]:
 
 def _always(run: Run, model: Value) -> Iterator[Event]:
     """The reentrant settings of ``model`` that no condition of the model itself can avoid."""
+    sure = {event.node for event in sure_checkpoints_in(run, model)}
     for setting in reentrant_settings(run, model):
-        if not isinstance(setting, TorchCheckpoint) or all(map(tests_training, own_guards(setting.place))):
+        if not isinstance(setting, TorchCheckpoint) or setting.node in sure:
             yield setting

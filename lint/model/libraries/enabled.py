@@ -81,6 +81,14 @@ def checkpoints_in(run: Run, model: Value) -> Iterator[TorchCheckpoint]:
         yield from (event for event in run.used(TorchCheckpoint) if id(event.node) in inside)
 
 
+def sure_checkpoints_in(run: Run, model: Value) -> Iterator[TorchCheckpoint]:
+    """Those of :func:`checkpoints_in` that every forward pass in train mode comes to, by what the object was given."""
+    reached = run.bodies.of(unwrapped(model)).conditions
+    for event in checkpoints_in(run, model):
+        if all(map(tests_training, reached[event.node, ""])):
+            yield event
+
+
 def wrappers_in(run: Run, model: Value) -> Iterator[CheckpointWrap]:
     """The modules wrapped by `checkpoint_wrapper` that the forward pass of ``model`` comes to whenever it trains."""
     model = unwrapped(model)
@@ -106,8 +114,7 @@ def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
         return True
     if any(wrappers_in(run, model)):
         return True
-    inside = checkpoints_in(run, model)
-    return any(all(tests_training(guard) for guard in own_guards(event.place)) for event in inside)
+    return any(sure_checkpoints_in(run, model))
 
 
 def _holds_enabled_model(run: Run, model: Value, forward: Call) -> bool:
@@ -117,7 +124,8 @@ def _holds_enabled_model(run: Run, model: Value, forward: Call) -> bool:
     enabled = [whole_model(event.model) for event in run.of(HfEnable) if surely_done(run, event.call, forward)]
     if not enabled:
         return False
-    called = (call for call in run.bodies.of(model).calls if all(map(tests_training, own_guards(call.place))))
+    region = run.bodies.of(model)
+    called = (call for call in region.calls if all(map(tests_training, region.conditions_of(call))))
     return any(_is(whole_model(call.func), held) for call in called for held in enabled)
 
 
