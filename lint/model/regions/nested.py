@@ -141,7 +141,8 @@ class _Search(NamedTuple):
 
     def _is_taken_once(self, call: Call) -> bool:
         """Whether every run in train mode of the function around ``call`` comes to it exactly once."""
-        guards = [*own_guards(call.place)]
+        reached = self.run.region(self.outer).conditions
+        guards = [*reached.get((call.node, ""), own_guards(call.place))]
         # A part may be in eval mode while what is around it trains.
         is_in_train = not guards or "eval" not in attributes_in(self.run.program).read
         return is_in_train and not any(own_loops(call.place)) and all(map(tests_training, guards))
