@@ -638,7 +638,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..facts.objects.attributes import made_at
-from ..facts.values import Attr, Element, Instance, Ref, Result, Value, is_absent
+from ..facts.values import Attr, Element, Instance, Ref, Result, Value, is_absent, same
 from ..finding import Severity
 from ..model.conditions.constructed import comes_out_as
 from ..model.events import AdapterAttach, GradientSwitch, GradientSwitchWrite, HfEnable, TrainerBuild
@@ -808,7 +808,7 @@ def _is_library(called: Ref) -> bool:
 
 def _may_thaw(module: Value, model: Value) -> bool:
     """Whether gradients of more than a head of ``model`` may be switched on."""
-    if root(module) is not model:
+    if not same(root(module), model):
         return not isinstance(root(module), Result)
     path = path_in(module, model)
     return not path or path[0] in HOLDERS
@@ -887,4 +887,4 @@ def _reaches_backbone(target: Value, model: Value) -> bool:
     """Whether a change may touch the backbone: anything of this model but a named head, or something unknown."""
     if isinstance(target, Attr) and unwrapped(target.base) is unwrapped(model):
         return target.name in HOLDERS or target.name == "lm_head"
-    return root(target) is root(model) or not isinstance(target, Attr)
+    return same(root(target), root(model)) or not isinstance(target, Attr)
