@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .nodes import all_nodes
 from .origin import stands_for
+from .plain_loops import CHOOSES, choose_inside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,13 +19,16 @@ _SPREAD_DISPLAY = re.compile(r"\*\*\s*(?:\{|dict\b)")
 
 
 def in_plain_syntax(tree: ast.Module, text: str) -> ast.Module:
-    """``tree`` of ``text``, changed in place: `f(**{"a": 1})` as `f(a=1)`, and assignments in one form.
+    """``tree`` of ``text``, changed in place: `f(**{"a": 1})` as `f(a=1)`, loops over a chosen part as conditions in
+    them, and assignments in one form.
 
     `a, b = x, y` becomes two assignments, `a: T = x` one that remembers `T`; the annotated names of a class body stay:
     they are the fields of a dataclass.
     """
     if _SPREAD_DISPLAY.search(text):
         spell_keywords_out(tree)
+    if CHOOSES.search(text):
+        choose_inside(tree)
     _assign_plainly(tree)
     return tree
 

@@ -6,6 +6,8 @@ import ast
 
 #: What such a loop asks an element for: its parameters, or modules in it.
 _PARTS = frozenset(("parameters", "named_parameters", "modules", "named_modules", "children"))
+#: Methods that keep what they get.
+_PUTTING = frozenset(("append", "add", "insert", "extend", "update", "appendleft", "put", "add_param_group"))
 
 
 def switches_only(loop: ast.For | ast.AsyncFor) -> bool:
@@ -19,15 +21,28 @@ def _is_switching(body: list[ast.stmt], names: frozenset[str]) -> bool:
 
 def _switches(statement: ast.stmt, names: frozenset[str]) -> bool:
     match statement:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id=name)))):
-            return name in names  # `part.eval()`
-        case ast.Expr(value=ast.Call(func=ast.Name(), args=[ast.Name(id=name), *rest])):
-            return name in names and all(isinstance(given, ast.Constant) for given in rest)  # `freeze(part)`
-        case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=name))], value=ast.Constant()):
-            return name in names  # `parameter.requires_grad = False`
+        case ast.Expr(value=ast.Call(func=ast.Attribute() as method)) if _is_part(method, names):
+            return True  # `part.eval()`, `part.weight.requires_grad_(False)`
+        case ast.Expr(value=ast.Call(func=func, args=[part, *rest])):
+            # `freeze(part)`, `self.freeze(part)`, `nn.init.zeros_(part.bias)`
+            return _keeps_nothing(func) and _is_part(part, names) and all(isinstance(it, ast.Constant) for it in rest)
+        case ast.Assign(targets=[ast.Attribute() as flag], value=ast.Constant()):
+            return _is_part(flag, names)  # `parameter.requires_grad = False`, `part.weight.requires_grad = False`
         case ast.For(target=target, iter=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)), body=body):
             return name in names and method in _PARTS and _is_switching(body, names | _names(target))
     return False
+
+
+def _is_part(node: ast.expr, names: frozenset[str]) -> bool:
+    """Whether ``node`` is one of ``names``, or an attribute of it at any depth."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return isinstance(node, ast.Name) and node.id in names
+
+
+def _keeps_nothing(called: ast.expr) -> bool:
+    """Whether ``called`` is no method that puts what it gets into a list or a dict."""
+    return isinstance(called, ast.Name) or (isinstance(called, ast.Attribute) and called.attr not in _PUTTING)
 
 
 def _names(target: ast.expr) -> frozenset[str]:
