@@ -76,7 +76,7 @@ def _comprehension(node: ast.expr) -> ast.ListComp | ast.GeneratorExp | None:
 
 
 def _choose(loop: ast.For, name: str, chosen: ast.ListComp | ast.GeneratorExp) -> None:
-    """Make ``loop`` go through what ``chosen`` does, with its conditions inside; left as it is where names would clash."""
+    """Make ``loop`` go through what ``chosen`` does, with its conditions inside; not where names would clash."""
     if not isinstance(chosen.elt, ast.Name) or not any(each.ifs for each in chosen.generators):
         return
     leaves = any(isinstance(node, ast.Break) for part in loop.body for node in all_nodes(part))

@@ -109,7 +109,7 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             return Instance(cls, call)
         case Attr(base=Instance() as held, name=name) if name in AS_DICT and not call.args:
             return as_dict(held, call.node, walk.place)
-        case Attr(base=held, name="get_submodule"):
+        case Attr(base=held, name="get_submodule" | "get_parameter"):
             return _submodule(held, call)
         case Attr(name=name) if name in STACK_METHODS:
             use_stack(walk, call)
@@ -132,7 +132,10 @@ def _attributes_updated(walk: Walk, owner: Value, call: Call) -> Value:
 
 
 def _submodule(held: Value, call: Call) -> Value | None:
-    """``model.get_submodule("vision.encoder")``: the attributes one after the other; a number is an element."""
+    """``model.get_submodule("vision.encoder")``: the attributes one after the other; a number is an element.
+
+    So does ``model.get_parameter("head.weight")``.
+    """
     match call.args:
         case [Const(str(path))] if all(map(str.isidentifier, path.split("."))):
             for name in path.split("."):

@@ -16,6 +16,7 @@ from ..values import (
     UNKNOWN,
     Attr,
     Call,
+    Computed,
     Const,
     Dict,
     Element,
@@ -203,7 +204,7 @@ def _grown_lists(before: dict[str, Value], after: dict[str, Value]) -> dict[str,
 def for_loop(walk: Walk, node: ast.For | ast.AsyncFor) -> bool:
     """`for`: the body once, for every element alike; once for each where they are steps that follow one another."""
     passed = walk.evaluate(node.iter)
-    steps = _steps(keys_of(passed), node)
+    steps = _steps(keys_of(passed), node) or _stretches(passed, node)
     bound = steps or [iterate(passed, node.iter)]
     # What the body does in one iteration, each step does once.
     walk.program.iterations[node] = 1 if steps else length_of(passed)
@@ -240,9 +241,29 @@ def _steps(passed: Value, node: ast.For | ast.AsyncFor) -> list[Value]:
     return passed.items if is_known else []
 
 
+def _stretches(passed: Value, node: ast.For | ast.AsyncFor) -> list[Value]:
+    """An element of each of the iterables that a loop goes through in turn: `chain(a, b)`, `list(a) + b`."""
+    match passed:
+        case Result(Call(name="itertools.chain", args=[_, _, *_]) as call) if not call.open_args:
+            iterables = call.args
+        case Computed(node=ast.BinOp(op=ast.Add()), operands=operands):
+            iterables = [*operands]
+        case _:
+            return []
+    if len(iterables) > _STEPS or not switches_only(node):
+        return []
+    return [iterate(iterable, node.iter) for iterable in iterables]
+
+
 def _may_be_module(value: Value) -> bool:
-    """Whether ``value`` is something that a call gave, or a part of it, and one thing in every run."""
-    return isinstance(value, Result | Attr | Element)
+    """Whether ``value`` is something that a call gave, or a part of it, and one thing in every run.
+
+    The name of one is as good, and so are both with a flag: `for part, flag in ((stem, False), (head, True))`.
+    """
+    match value:
+        case Seq(items=parts, open=False):
+            return bool(parts) and all(map(_may_be_module, parts))
+    return isinstance(value, Result | Attr | Element | Const)
 
 
 def _is_function(value: Value) -> bool:

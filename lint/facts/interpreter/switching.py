@@ -12,7 +12,7 @@ _PUTTING = frozenset(("append", "add", "insert", "extend", "update", "appendleft
 
 def switches_only(loop: ast.For | ast.AsyncFor) -> bool:
     """Whether the body makes nothing that outlives an iteration: it calls methods of the element, and sets flags."""
-    return isinstance(loop.target, ast.Name) and _is_switching(loop.body, frozenset((loop.target.id,)))
+    return _is_switching(loop.body, frozenset(_names(loop.target)))
 
 
 def _is_switching(body: list[ast.stmt], names: frozenset[str]) -> bool:
@@ -25,19 +25,34 @@ def _switches(statement: ast.stmt, names: frozenset[str]) -> bool:
             return True  # `part.eval()`, `part.weight.requires_grad_(False)`
         case ast.Expr(value=ast.Call(func=func, args=[part, *rest])):
             # `freeze(part)`, `self.freeze(part)`, `nn.init.zeros_(part.bias)`
-            return _keeps_nothing(func) and _is_part(part, names) and all(isinstance(it, ast.Constant) for it in rest)
-        case ast.Assign(targets=[ast.Attribute() as flag], value=ast.Constant()):
-            return _is_part(flag, names)  # `parameter.requires_grad = False`, `part.weight.requires_grad = False`
-        case ast.For(target=target, iter=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)), body=body):
-            return name in names and method in _PARTS and _is_switching(body, names | _names(target))
+            return _keeps_nothing(func) and _is_part(part, names) and all(_is_flag(it, names) for it in rest)
+        case ast.Assign(targets=[ast.Attribute() as flag], value=value):
+            # `parameter.requires_grad = False`, `part.weight.requires_grad = False`
+            return _is_part(flag, names) and _is_flag(value, names)
+        case ast.For(target=target, iter=ast.Call(func=ast.Attribute(value=part, attr=method)), body=body):
+            return _is_part(part, names) and method in _PARTS and _is_switching(body, names | _names(target))
     return False
 
 
 def _is_part(node: ast.expr, names: frozenset[str]) -> bool:
-    """Whether ``node`` is one of ``names``, or an attribute of it at any depth."""
+    """Whether ``node`` is one of ``names``, what has such a name, or an attribute of these at any depth."""
     while isinstance(node, ast.Attribute):
         node = node.value
-    return isinstance(node, ast.Name) and node.id in names
+    match node:
+        case ast.Name(id=name):
+            return name in names
+        case ast.Call(func=ast.Name("getattr"), args=[_, ast.Name(id=name)]):
+            return name in names  # `getattr(model, name)`
+        case ast.Call(func=ast.Attribute(attr="get_submodule" | "get_parameter"), args=[ast.Name(id=name)]):
+            return name in names
+        case ast.Subscript(slice=ast.Name(id=name)):
+            return name in names  # `parts[name]`
+    return False
+
+
+def _is_flag(node: ast.expr, names: frozenset[str]) -> bool:
+    """Whether ``node`` is a constant, or what the loop gives for one: `for part, flag in (...)`."""
+    return isinstance(node, ast.Constant) or (isinstance(node, ast.Name) and node.id in names)
 
 
 def _keeps_nothing(called: ast.expr) -> bool:

@@ -233,12 +233,24 @@ def _switched_by_test(call: Call) -> Iterator[CallEvent]:
 def _ways(given: ast.expr | None, place: Place) -> list[tuple[Value, Place]]:
     """Both ways of a test of the names in a loop over parameters: off where it fails, on where it holds."""
     loop = place.loops[-1] if place.loops else None
+    given, on = _test_of(given)
     tests = isinstance(given, ast.Compare | ast.BoolOp | ast.UnaryOp | ast.Call)
     if given is None or not tests or not isinstance(loop, ast.For) or not is_named_in(loop):
         return []
     return [
-        (Const(on, given), place._replace(guards=(*place.guards, Guard(given, UNKNOWN, on)))) for on in (False, True)
+        (Const(holds is on, given), place._replace(guards=(*place.guards, Guard(given, UNKNOWN, holds))))
+        for holds in (False, True)
     ]
+
+
+def _test_of(given: ast.expr | None) -> tuple[ast.expr | None, bool]:
+    """The test that decides a flag, and what the flag is where it holds: False of `False if test else True`."""
+    match given:
+        case ast.IfExp(test=test, body=ast.Constant(value=bool(on)), orelse=ast.Constant(value=bool(off))) if (
+            on is not off
+        ):
+            return test, on
+    return given, True
 
 
 def _is_checkpoint(value: Value) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from ...facts.objects.containers import held_by
 from ...facts.values import Instance, options
 from ..events import GradientSwitch, HfEnable, ModeSwitch, TrainSwitch
 from ..types import is_loaded, unwrapped, whole_model
@@ -103,8 +104,8 @@ class Uses:
 
     @cached_property
     def frozen(self) -> ByObject[GradientSwitch]:
-        """What switches gradients off, by the module."""
-        return ByObject((switch, [switch.module]) for switch in self.freezes)
+        """What switches gradients off, by the module and by what it holds where it is a container of torch."""
+        return ByObject((switch, [switch.module, *held_by(switch.module)]) for switch in self.freezes)
 
     @cached_property
     def writes(self) -> ByObject[Write]:

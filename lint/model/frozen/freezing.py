@@ -31,7 +31,7 @@ from ..names import canonical
 from ..regions.module_tree import module_tree
 from ..tensors.tensor_values import is_operation
 from ..texts.given_texts import meant_at
-from ..texts.passing_names import is_named_in, name_passes, prefix_asked
+from ..texts.passing_names import is_named_in, name_passes_all, prefix_asked
 from ..types import same_object
 from .frozen_models import is_frozen_with_model, parts_built
 from .module_loops import loop_over_modules
@@ -84,8 +84,8 @@ def _is_frozen_by_its_name(run: History, module: Value, parameters: tuple[str, .
         return False
     names = [f"{fields[0].field}.{name}" for name in parameters]
     own = any(
-        all(name_passes(guard, loop, name, meant) is True for name in names)
-        for cls, guard, loop, meant in _frozen_by_names(run)
+        all(name_passes_all(guards, loop, name, meant) is True for name in names)
+        for cls, guards, loop, meant in _frozen_by_names(run)
         if isinstance(fields[0].obj, Instance) and fields[0].obj.cls is cls
     )
     return own or _is_frozen_by_its_path(run, module, fields[0].obj)
@@ -113,8 +113,8 @@ def _whole_of(switch: GradientSwitch) -> Instance | None:
 
 
 @lru_cache(maxsize=1)
-def _frozen_by_names(run: History) -> tuple[tuple[Class, Guard, ast.For, Meant], ...]:
-    """The loops over names that freeze what passes a test: the class whose object it is done to, the test, the loop.
+def _frozen_by_names(run: History) -> tuple[tuple[Class, list[Guard], ast.For, Meant], ...]:
+    """The loops over names that freeze what passes tests: the class whose object it is done to, the tests, the loop.
 
     With them goes what other names in the test stand for.
     """
@@ -122,8 +122,8 @@ def _frozen_by_names(run: History) -> tuple[tuple[Class, Guard, ast.For, Meant],
     for switch in run.uses.freezes:
         guards, whole = [*own_guards(switch.place)], switch.module
         loop = switch.place.loops[-1] if switch.place.loops else None
-        if len(guards) == 1 and isinstance(whole, Instance) and isinstance(loop, ast.For) and is_named_in(loop):
-            found.append((whole.cls, guards[0], loop, meant_at(run.program, switch.place)))
+        if guards and isinstance(whole, Instance) and isinstance(loop, ast.For) and is_named_in(loop):
+            found.append((whole.cls, guards, loop, meant_at(run.program, switch.place)))
     return tuple(found)
 
 
@@ -147,12 +147,17 @@ def _is_switched_off(run: History, target: Value, since: int) -> bool:
     """Whether the gradients of a module or a parameter are surely switched off, not before ``since``."""
     return any(
         switch.order >= since
-        and same(switch.module, target)
+        and any(same(part, target) for part in _switched_with(switch))
         and _copied_by(switch.module) in (None, _copied_by(target))
         and all(comes_out_as(run, guard.test) is guard.taken for guard in own_guards(switch.place))
         and not _is_left_uncalled(switch.place)
         for switch in run.uses.frozen.of(target)
     )
+
+
+def _switched_with(switch: GradientSwitch) -> Iterator[Value]:
+    """The module of ``switch``, with what it holds where that is a container of torch and not a slice of one."""
+    return iter((switch.module,)) if switch.is_partial else _with_held(switch.module)
 
 
 def _copied_by(value: Value) -> ast.AST | None:

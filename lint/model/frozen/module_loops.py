@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import is_inside
 from ...facts.objects.classes import ancestors
-from ...facts.values import UNKNOWN, Attr, Class, Element, Guard, Instance, Ref, Result, Seq, Value
+from ...facts.values import UNKNOWN, Attr, Class, Const, Element, Guard, Instance, Ref, Result, Seq, Test, Value
 from ..conditions.guards import own_guards
 from ..names import canonical
 from ..texts.given_texts import meant_at
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _ALL, _DIRECT = ("modules", "named_modules"), ("children", "named_children")
 _MODULE = "torch.nn.Module"
+_SAME, _OTHER = ast.Is | ast.Eq | ast.In, ast.IsNot | ast.NotEq | ast.NotIn
 #: Modules of torch of which no other one of its modules is a kind that scripts build.
 _PLAIN = frozenset(
     f"torch.nn.{name}"
@@ -116,18 +117,18 @@ def _methods_in(node: ast.expr) -> bool:
 
 
 def _all_hold(asked: _Asked, guards: Iterable[Guard], name: str, part: Value) -> bool | None:
-    answers = {_answer(asked, guard.test, name, part, guard.taken) for guard in guards}
+    answers = {_answer(asked, guard, guard.test, name, part, guard.taken) for guard in guards}
     return False if False in answers else (None if None in answers else True)
 
 
-def _answer(asked: _Asked, test: ast.AST, name: str, part: Value, taken: bool) -> bool | None:
-    """Whether ``test`` comes out as ``taken`` for the module ``part``, called ``name``."""
+def _answer(asked: _Asked, guard: Guard, test: ast.AST, name: str, part: Value, taken: bool) -> bool | None:
+    """Whether ``test``, of ``guard``, comes out as ``taken`` for the module ``part``, called ``name``."""
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=inner):
-            return _answer(asked, inner, name, part, not taken)
+            return _answer(asked, guard, inner, name, part, not taken)
         case ast.BoolOp(op=op, values=values):
             stops = isinstance(op, ast.And) is not taken
-            answers = {_answer(asked, value, name, part, taken) for value in values}
+            answers = {_answer(asked, guard, value, name, part, taken) for value in values}
             return stops if stops in answers else (None if None in answers else not stops)
         case ast.Call(func=ast.Name("isinstance"), args=[ast.Name(id=variable), _]) if variable == _module_of(
             asked.loop
@@ -135,7 +136,57 @@ def _answer(asked: _Asked, test: ast.AST, name: str, part: Value, taken: bool) -
             classes = [call.argument(1) for call in _calls_by_node(asked.program).get(test, ())]
             is_one = _is_of(part, classes[0]) if len(classes) == 1 else None
             return None if is_one is None else is_one is taken
+        case ast.Compare(left=left, ops=[op], comparators=[_]) if what := _asked_of_class(left, asked.loop):
+            other = _compared_with(guard.value, test)
+            is_it = None if other is None or not isinstance(op, _SAME | _OTHER) else _is_exactly(part, other, what)
+            return None if is_it is None else is_it is (taken is isinstance(op, _SAME))
     return name_passes(Guard(test, UNKNOWN, taken), asked.loop, name, asked.meant)
+
+
+def _asked_of_class(node: ast.expr, loop: ast.For | ast.comprehension) -> str:
+    """What of the class of the loop's module ``node`` is: `class` for `type(m)`, `name` for `type(m).__name__`."""
+    match node:
+        case ast.Attribute(value=inner, attr="__name__"):
+            return "name" if _asked_of_class(inner, loop) == "class" else ""
+        case ast.Call(func=ast.Name("type"), args=[ast.Name(id=name)], keywords=[]):
+            pass
+        case ast.Attribute(value=ast.Name(id=name), attr="__class__"):
+            pass
+        case _:
+            return ""
+    return "class" if name == _module_of(loop) else ""
+
+
+def _compared_with(tested: Value, node: ast.AST) -> Value | None:
+    """What the comparison ``node``, a part of a condition, has on its right."""
+    if not isinstance(tested, Test):
+        return None
+    if tested.node is node:
+        return tested.operands[1] if len(tested.operands) == 2 else None
+    return next((found for part in tested.operands if (found := _compared_with(part, node)) is not None), None)
+
+
+def _is_exactly(part: Value, other: Value, what: str) -> bool | None:
+    """Whether the class of ``part``, or its name, is ``other``, or one of those that ``other`` holds."""
+    if isinstance(other, Seq):
+        answers = {_is_exactly(part, option, what) for option in other.items}
+        return True if True in answers else (None if None in answers or other.open else False)
+    match part, other:
+        case Instance(cls), Const(str(text)) if what == "name":
+            return cls.name == text
+        case Result(call), Const(str(text)) if what == "name":
+            built = canonical(call.name)
+            return built.rpartition(".")[2] == text if built.startswith("torch.nn.") else None
+        case Instance(cls), Class() if what == "class":
+            return cls is other
+        case Instance(), Ref() if what == "class":
+            return False
+        case Result(call), Ref(name) if what == "class":
+            built, asked = canonical(call.name), canonical(name)
+            return True if built == asked else (False if {built, asked} <= _PLAIN else None)
+        case Result(call), Class() if what == "class":
+            return False if canonical(call.name).startswith("torch.nn.") else None
+    return None
 
 
 def _module_of(loop: ast.For | ast.comprehension) -> str:

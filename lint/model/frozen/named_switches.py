@@ -8,13 +8,13 @@ from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ...facts.nodes import source_text
+from ...facts.nodes import is_inside, source_text
 from ...facts.objects.containers import container_kind
 from ...facts.values import Instance, Result, Value, options, same
 from ..conditions.guards import own_guards
 from ..names import canonical
 from ..texts.given_texts import meant_at
-from ..texts.passing_names import is_named_in, name_passes
+from ..texts.passing_names import is_named_in, name_passes_all
 from .module_loops import loop_over_modules, passes_in_loop
 from .named_modules import DEPTH, MOST, chains_in, parts_of
 
@@ -42,14 +42,16 @@ def comes_to(run: History, switch: GradientSwitch, module: Value) -> bool | None
         return _comes_to_among(run, switch, over_modules, module)
     guards, whole = [*own_guards(switch.place)], switch.module
     loop = switch.place.loops[-1] if switch.place.loops else None
-    if len(guards) != 1 or not isinstance(loop, ast.For) or not is_named_in(loop) or not isinstance(whole, Instance):
+    if not guards or not isinstance(loop, ast.For) or not is_named_in(loop) or not isinstance(whole, Instance):
+        return None
+    if not all(is_inside(guard.test, loop) for guard in guards):
         return None
     paths = [path for path, held in _named(whole) if same(held, module)]
-    if _NUMBER.search(source_text(guards[0].test)):
+    if any(_NUMBER.search(source_text(guard.test)) for guard in guards):
         # Which of several layers a test asks for is not told apart.
         paths = [_NUMBERED.sub(number, path) for path in paths for number in _NUMBERS]
     meant = meant_at(run.program, switch.place)
-    answers = {name_passes(guards[0], loop, f"{path}.{name}", meant) for path in paths for name in _PARAMETERS}
+    answers = {name_passes_all(guards, loop, f"{path}.{name}", meant) for path in paths for name in _PARAMETERS}
     return answers.pop() if len(answers) == 1 else None
 
 

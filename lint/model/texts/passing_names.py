@@ -9,6 +9,8 @@ from .text_values import OpenValueError, TextValues
 from .written_texts import bound_once
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...facts.values import Guard
     from .given_texts import Meant
 
@@ -40,6 +42,14 @@ def name_passes(guard: Guard, loop: ast.For | ast.comprehension, name: str, mean
             except OpenValueError:
                 return None
     return None
+
+
+def name_passes_all(
+    guards: Sequence[Guard], loop: ast.For | ast.comprehension, name: str, meant: Meant | None = None
+) -> bool | None:
+    """Whether a parameter called ``name`` comes to where all of ``guards`` hold: `elif "head" in name` has two."""
+    answers = {name_passes(guard, loop, name, meant) for guard in guards}
+    return False if False in answers else (None if None in answers else True)
 
 
 def _in_loop(loop: ast.For | ast.comprehension, meant: Meant | None) -> Meant:
