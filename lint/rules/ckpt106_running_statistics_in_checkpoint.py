@@ -515,6 +515,7 @@ from ..model.known_models.held_norms import (
 from ..model.known_models.timm_models import timm_name
 from ..model.libraries.trainer import is_enabled, overriding_trainer
 from ..model.needs import together
+from ..model.regions.derived_norms import derived_norms
 from ..model.report import Remark, Report
 from ..model.state.modes import trained_in_eval
 from ..model.tensors.gradient_free import is_gradient_free
@@ -575,6 +576,10 @@ def _found(run: Run, event: Checkpointing, region: Region) -> Iterator[tuple[str
             under = region.conditions_of(norm)
             remark = Remark(norm.call.node, f"the `{kind}` that runs twice", under, called=norm.call.name)
             yield f"`{kind}` in this region", remark
+    for own in derived_norms(region, *_BATCH_NORMS):
+        if own.call is not None and not run.may_keep_statistics(own):
+            remark = Remark(own.call.node, f"the `{own.cls.name}` that runs twice", region.conditions_of(own))
+            yield f"`{own.cls.name}`, a BatchNorm, in this region", remark
     for part in region.modules:
         built = built_with_batch_norm(part)
         if built is not None and not _may_keep(run, part, built) and not region.makes(built):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..objects.attributes import get_attribute
+from ..objects.attributes import get_attribute, get_item
 from ..objects.children import take_children
 from ..objects.classes import is_torch_module
 from ..objects.containers import (
@@ -137,9 +137,12 @@ def _submodule(held: Value, call: Call) -> Value | None:
     So does ``model.get_parameter("head.weight")``.
     """
     match call.args:
-        case [Const(str(path))] if all(map(str.isidentifier, path.split("."))):
+        case [Const(str(path))] if all(name.isidentifier() or name.isdecimal() for name in path.split(".")):
             for name in path.split("."):
-                held = get_attribute(held, name, call.node)
+                if name.isdecimal():
+                    held = get_item(held, Const(int(name)), call.node)
+                else:
+                    held = get_attribute(held, name, call.node)
             return held
     return None
 

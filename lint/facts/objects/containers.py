@@ -295,10 +295,18 @@ def _fill_sequential(built: Call, added: list[Value], count: int | None) -> None
 
 
 def matching_field(fields: dict[str, Value], name: str) -> Value | None:
-    """The field that ``name`` may be when some were written by names of which parts are known."""
+    """The field that ``name`` may be where of it, or of names that some were written by, parts are known."""
     patterns = [pattern for pattern in fields if GAP in pattern]
     found = [fields[pattern] for pattern in patterns if fits(pattern, name)]
+    if GAP in name:
+        found += [held for field, held in fields.items() if _is_numbered(name, field)]
     return join(*found) if found else None
+
+
+def _is_numbered(name: str, field: str) -> bool:
+    """Whether ``field`` is ``name`` with numbers for what is not known of it: `layer1` of `layer{}`."""
+    known = [re.escape(part) for part in name.split(GAP)]
+    return re.fullmatch(r"\d+".join(known), field) is not None
 
 
 def fits(pattern: str, name: str) -> bool:
