@@ -94,6 +94,8 @@ def unwrapped(value: Value) -> Value:
                 inner = found if (found := call.argument(0, "model")).node else value
             case Result(call) if call.method == "unwrap_model" and is_accelerator(call.receiver) and call.args:
                 inner = call.args[0]
+            case Element(of=Result(call), index=0) if call.name == "deepspeed.initialize":
+                inner = found if (found := call.argument(1, "model")).node else value
             case Result(call) | Element(of=Result(call)) if _prepares(call):
                 inner = _prepared(value, call)
             case Result(call) if call.method == "prepare_model" and is_accelerator(call.receiver):

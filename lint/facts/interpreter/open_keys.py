@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..nodes import all_nodes
 from ..objects.attributes import get_item
-from ..objects.containers import each
+from ..objects.containers import each, read
 from ..objects.enums import key_text
 from ..origin import stands_for
 from ..values import UNKNOWN, Absent, Choice, Const, Dict, Guard, Unknown, Value, is_absent, join_under, same
@@ -44,7 +44,7 @@ def entry_of(walk: Walk, held: Dict, key: Value, asked: ast.expr, node: ast.AST,
         return each(key, lambda option: entry_of(walk, held, option, asked, node, default))
     name = key_text(key)
     if name is not None:
-        found = held.get(name)
+        found = read(held, name) if default is None else held.get(name)
         return found if not isinstance(found, Absent) else UNKNOWN if default is None else default
     if isinstance(key, Const):  # A number; what is not there may have come later.
         return held.items.get(repr(key.value)) or Unknown(node)

@@ -44,6 +44,7 @@ from .containers import (
     is_module_list,
     iterate,
     matching_field,
+    read,
     text_of,
 )
 from .enums import enum_member, is_enum, key_text
@@ -270,7 +271,7 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
     """``base[index]``."""
     match base, index:
         case Dict(), _ if (key := key_text(index)) is not None:
-            found = base.get(key)
+            found = read(base, key)
             return UNKNOWN if isinstance(found, Absent) else found
         case Seq(_, items, False), Const(int(position)) if -len(items) <= position < len(items):
             return at_position(base, position, node) or items[position]

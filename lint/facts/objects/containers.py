@@ -294,6 +294,12 @@ def _fill_sequential(built: Call, added: list[Value], count: int | None) -> None
     built.open_args = True
 
 
+def read(held: Dict, key: str) -> Value:
+    """What ``held[key]`` gives: where a comprehension made all entries, `{k: v.to(device) for ...}`, they are alike."""
+    alike = isinstance(held.node, ast.DictComp) and held.items.keys() == {GAP}
+    return held.items[GAP] if alike else held.get(key)
+
+
 def matching_field(fields: dict[str, Value], name: str) -> Value | None:
     """The field that ``name`` may be where of it, or of names that some were written by, parts are known."""
     patterns = [pattern for pattern in fields if GAP in pattern]

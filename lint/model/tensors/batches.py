@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.values import Attr, Dict, Element, Function, Instance, Param, Ref, Result, Seq, options, same
@@ -123,13 +124,31 @@ def _items_need_gradients(run: History, loader: Call) -> bool:
 
 
 def _trains_on(run: History, element: Element) -> bool:
-    """Whether a backward pass is in the loop that gives ``element``, or follows the `next` that does."""
-    for backward in run.of(Backward):
-        loops = [loop.iter for loop in backward.place.loops if isinstance(loop, ast.For | ast.AsyncFor)]
-        if any(passed is element.node for passed in loops):
-            return True
+    """Whether a backward pass is in the loop that gives ``element`` or behind it, or follows the `next` that does."""
+    if element.node in _trained_on(run):
+        return True
     asked = [call for call in run.calls_to("builtins.next") if call.node is element.node]
     return any(it.order > call.order and it.place.walk == call.place.walk for it in run.of(Backward) for call in asked)
+
+
+@lru_cache(maxsize=1)
+def _trained_on(run: History) -> frozenset[ast.AST]:
+    """What loops go through that come to a backward pass, in functions that they call or define too, or before one."""
+    backwards = list(run.of(Backward))
+    found: set[ast.AST] = set()
+    for backward in backwards:
+        for call in run.path_to(backward.call) or [backward.call]:
+            function = call.place.function
+            around = (*call.place.loops, *(function.place.loops if function is not None else ()))
+            found.update(loop.iter for loop in around if isinstance(loop, ast.For | ast.AsyncFor))
+    last: dict[tuple[int, tuple[ast.Call, ...]], int] = {}
+    for backward in backwards:
+        way = backward.place.walk, backward.place.stack
+        last[way] = max(last.get(way, 0), backward.order)
+    for call in run.program.calls:
+        if call.place.loops and call.order < last.get((call.place.walk, call.place.stack), 0):
+            found.update(loop.iter for loop in call.place.loops if isinstance(loop, ast.For | ast.AsyncFor))
+    return frozenset(found)
 
 
 def _names_data(element: Element) -> bool:

@@ -7,9 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.parameters import defaults
-from ...facts.values import Absent, Const, Param, options
+from ...facts.values import Absent, Const, Instance, Param, options
 from ...facts.values.grad_mode import GradMode
+from ..calls.call_targets import call_targets
+from ..events import TrainerBuild
 from ..state.trained import is_trained
+from ..types import unwrapped
 from .batches import is_training_step
 from .gradient_free import is_gradient_free
 from .tensor_parts import part_of
@@ -46,19 +49,39 @@ def is_trained_with(run: History, forward: Function, given: list[tuple[Call, Val
 def _trained_forwards(run: History) -> frozenset[ast.AST]:
     """The methods `forward` that a training comes to: through the model that it calls, from one module to the next."""
     recorded = {node: [it for it in calls if not _may_be_unrecorded(it)] for node, calls in run.forwards.items()}
-    known = {node for node, calls in recorded.items() if any(is_trained(run, call) for call in calls)}
+    known = {node for node, calls in recorded.items() if any(_is_trained(run, call) for call in calls)}
     reached_from: dict[ast.AST, list[ast.AST]] = {}
     for node, calls in recorded.items():
         # Methods that a `forward` calls belong to it.
         for function in ((run.path_to(call) or [call])[0].place.function for call in calls):
             if function is not None and function.name == "forward":
                 reached_from.setdefault(function.node, []).append(node)
+    known |= _forwards_of_trainers(run)
     left = [*known]
     while left:
         more = [node for node in reached_from.get(left.pop(), ()) if node not in known]
         known.update(more)
         left += more
     return frozenset(known)
+
+
+def is_given_by_trainer(run: History, param: Param) -> bool:
+    """Whether ``param`` is what a Trainer of transformers gives the own model that it trains: tensors of a collator."""
+    return param.function.name == "forward" and param.function.node in _forwards_of_trainers(run)
+
+
+@lru_cache(maxsize=1)
+def _forwards_of_trainers(run: History) -> frozenset[ast.AST]:
+    """The methods `forward` of own models that a Trainer of transformers trains and nothing else calls."""
+    built = [it for it in run.of(TrainerBuild) if it.call.name.startswith("transformers.")]
+    models = [option for it in built for option in options(unwrapped(it.model)) if isinstance(option, Instance)]
+    found = {target.function.node for model in models for target in call_targets(model)}
+    return frozenset(node for node in found if node not in run.forwards)
+
+
+def _is_trained(run: History, call: Call) -> bool:
+    """Whether a backward pass follows ``call``, or one of what a step that it stands in gives to its trainer."""
+    return is_trained(run, call) or any(is_training_step(step.place.function) for step in run.path_to(call) or [call])
 
 
 def _may_be_unrecorded(call: Call) -> bool:

@@ -33,7 +33,7 @@ from ..frozen.named_switches import EMBEDDING
 from ..names import canonical
 from ..types import is_hf_model, same_object
 from .batches import is_batch, is_lightning_batch, yielded_as
-from .given_to_forward import calls_of_forward, is_trained_with
+from .given_to_forward import calls_of_forward, is_given_by_trainer, is_trained_with
 from .gradient_free import is_always_gradient_free
 from .tensor_changes import changes_of
 from .tensor_methods import COPIES, NUMBERS
@@ -54,7 +54,7 @@ _FACTORIES = frozenset(
     )
 )
 #: Methods that compute from their object and their arguments alone.
-_COMPUTE = COPIES | NUMBERS | {"clamp", "round", "gather", "index_select", "masked_fill"}
+_COMPUTE = COPIES | NUMBERS | {"clamp", "round", "gather", "index_select", "masked_fill", "matmul", "bmm"}
 #: Functions without weights: what they give needs a gradient exactly when what they get first does.
 _FUNCTIONS = frozenset(
     (
@@ -182,7 +182,8 @@ def _is_made_gradless(run: History, value: Value, assumed: tuple[Value, ...]) ->
         case Seq() | Dict():
             return _holds_no_gradient(run, value, assumed)
         case Param():
-            return is_lightning_batch(run, value) or _is_given_gradless(run, value, assumed)
+            is_data = is_lightning_batch(run, value) or is_given_by_trainer(run, value)
+            return is_data or _is_given_gradless(run, value, assumed)
         case Result(call):
             return _makes_gradless(run, call, assumed)
     return False

@@ -17,5 +17,7 @@ NUMBERS = frozenset(
     (
         *("add", "sub", "mul", "div", "pow", "square", "mean", "sum", "prod", "cumsum", "cumprod", "abs", "neg"),
         *("exp", "log", "log1p", "sqrt", "rsqrt", "sin", "cos", "softmax", "sigmoid", "tanh", "relu"),
+        *("std", "var", "amax", "amin", "quantile", "nanmean", "clip", "floor", "ceil", "sign", "nan_to_num"),
+        *("exp2", "expm1", "log2", "log10", "true_divide", "fmod", "remainder"),
     )
 )
