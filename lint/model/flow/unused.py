@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ...facts.nodes import all_nodes, source_text
 from ...facts.origin import as_written
 from ...facts.surroundings import holders, parents_in
+from .unused_lists import is_own_unread_list, put_into
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,7 @@ _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _ENDS = (ast.Continue, ast.Return)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 #: Functions that put what they get one after the other into a container.
-_COLLECTS = ("list", "tuple", "set", "deque", "collections.deque")
+_COLLECTS = ("list", "tuple", "set", "deque", "collections.deque", "nn.ModuleList", "nn.Sequential")
 #: What changes an object in place and keeps it nowhere, as a statement: a function that gets it, a method of it.
 _SET_UP_BY = ("fully_shard", "replicate")
 _SETS_UP = ("train", "eval", "to", "cuda", "half", "bfloat16", "float", "requires_grad_", "compile")
@@ -78,7 +79,8 @@ def _fate(run: History, call: Call) -> _Fate:
             return _fate_of_name(name, holder, body)
         case ast.For(target=ast.Name(id=name), iter=iterated) if iterated is value:
             return _Fate.USED if name in _mentions(body) else _Fate.DROPPED
-    return _Fate.USED
+    name = put_into(value, parents) if body is not run.program.tree else ""
+    return _Fate.DROPPED if name and is_own_unread_list(name, body, parents) else _Fate.USED
 
 
 def _is_collected(value: ast.AST, holder: ast.AST | None) -> bool:
@@ -86,6 +88,10 @@ def _is_collected(value: ast.AST, holder: ast.AST | None) -> bool:
     match holder:
         case ast.ListComp(elt=element) | ast.SetComp(elt=element) | ast.GeneratorExp(elt=element):
             return element is value
+        case ast.DictComp(value=element):
+            return element is value
+        case ast.IfExp(test=test):
+            return test is not value
         case ast.Call(func=ast.Name() | ast.Attribute() as function, args=[given, *_]):
             return given is value and source_text(function) in _COLLECTS
         case ast.Starred():
@@ -125,7 +131,7 @@ def _names(tree: ast.AST) -> dict[str, list[ast.AST]]:
 
 def _fate_of_name(name: str, statement: ast.stmt, body: ast.AST) -> _Fate:
     """What becomes of ``name``, which ``statement`` binds: nothing where no run comes from there to a read of it."""
-    if isinstance(body, ast.Module) and not name.startswith("_"):
+    if isinstance(body, ast.Module) and not name.startswith("_") and not _is_of_a_loop(name, statement, body):
         return _Fate.USED  # Another module may import it.
     fate = _Fate.DROPPED
     parents = parents_in(body)
@@ -138,6 +144,11 @@ def _fate_of_name(name: str, statement: ast.stmt, body: ast.AST) -> _Fate:
             return _Fate.USED
         fate = _Fate.RETURNED
     return fate
+
+
+def _is_of_a_loop(name: str, statement: ast.stmt, body: ast.Module) -> bool:
+    """Whether a loop around ``statement`` gives ``name`` another value each time: nobody imports the last one."""
+    return any(_binds(holder, name) for holder in holders(statement, body) if isinstance(holder, _LOOPS))
 
 
 def _is_elsewhere(node: ast.Name, statement: ast.stmt, body: ast.AST) -> bool:
@@ -203,8 +214,13 @@ def _is_passed_over(node: ast.Name, statement: ast.stmt, there: list[ast.AST], a
 
 
 def _binds(holder: ast.AST, name: str) -> bool:
-    """Whether ``holder`` is a loop or a comprehension whose variables ``name`` is one of."""
+    """Whether ``holder`` is a loop or a comprehension whose variables ``name`` is one of.
+
+    What the first statement of a loop takes by its number, `layer = layers[i]`, is as good.
+    """
     match holder:
+        case ast.For(target=target, body=[ast.Assign(targets=[ast.Name() as first], value=ast.Subscript()), *_]):
+            targets = [target, first]
         case ast.For(target=target) | ast.AsyncFor(target=target):
             targets = [target]
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
