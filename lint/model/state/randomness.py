@@ -41,14 +41,19 @@ _MODULES: dict[str, tuple[int, str, float]] = {
     "torch.nn.MultiheadAttention": (2, "dropout", 0.0),
     "torch.nn.TransformerEncoderLayer": (3, "dropout", 0.1),
     "torch.nn.TransformerDecoderLayer": (3, "dropout", 0.1),
+    "torch.nn.RReLU": (1, "upper", 1 / 3),
+    "torchvision.ops.StochasticDepth": (0, "p", 0.0),
     "timm.layers.DropPath": (0, "drop_prob", 0.0),
     "timm.models.layers.DropPath": (0, "drop_prob", 0.0),
 }
+#: Modules that drop between their layers, where they have more than one (``torch.nn.RNNBase``).
+_RECURRENT = ("torch.nn.LSTM", "torch.nn.GRU", "torch.nn.RNN")
 #: Functions of the same kind, whose probability comes second and `training` third.
 _FUNCTIONS: dict[str, tuple[float, bool]] = {
     **{f"torch.nn.functional.{kind}": (0.5, True) for kind in ("dropout", "dropout1d", "dropout2d", "dropout3d")},
     "torch.nn.functional.alpha_dropout": (0.5, False),
     "torch.nn.functional.feature_alpha_dropout": (0.5, False),
+    **{f"torch.{kind}": (0.5, True) for kind in ("dropout", "feature_dropout", "alpha_dropout")},
 }
 #: Methods of a distribution of torch, which draws from torch's own generator.
 _DISTRIBUTION_SAMPLERS = ("rsample", "sample", "sample_n")
@@ -74,7 +79,7 @@ _SAMPLERS = frozenset(
     f"torch.{name}"
     for name in (
         *("rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like"),
-        *("bernoulli", "multinomial", "normal", "poisson"),
+        *("bernoulli", "multinomial", "normal", "poisson", "nn.functional.gumbel_softmax"),
     )
 )
 #: Methods of a tensor that fill it with random numbers, or draw with it.
@@ -122,13 +127,24 @@ def torch_draws(run: Run, region: Region, training: bool = True) -> Iterator[Dra
     if any(region.calls_to("torch.manual_seed", "torch.random.manual_seed")):
         return
     for module in region.modules if training else ():
-        if isinstance(module, Result) and (given := _MODULES.get(canonical(module.call.name))):
-            position, name, default = given
-            if _positive(module.call.argument(position, name), default) and not _in_eval(run, module):
-                yield Draw(module.call.node, module.call.name.rpartition(".")[2], region.conditions_of(module))
+        if isinstance(module, Result) and _drops(module.call) and not _in_eval(run, module):
+            yield Draw(module.call.node, module.call.name.rpartition(".")[2], region.conditions_of(module))
     for call in region.calls:
         if _draws(call, training):
             yield Draw(call.node, f"{call.name.rpartition('.')[2] or call.method}()", region.conditions_of(call))
+
+
+def _drops(built: Call) -> bool:
+    """Whether a module of a library, as ``built``, drops or perturbs while it trains."""
+    name = canonical(built.name)
+    if name in _RECURRENT:
+        layers = built.argument(2, "num_layers")
+        several = all(isinstance(option, Const) and option.value not in (0, 1) for option in options(layers))
+        return several and _positive(built.argument(5, "dropout"), 0.0)
+    if name not in _MODULES:
+        return False
+    position, argument, default = _MODULES[name]
+    return _positive(built.argument(position, argument), default)
 
 
 def foreign_draws(region: Region) -> Iterator[Draw]:
