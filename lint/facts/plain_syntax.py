@@ -22,8 +22,8 @@ def in_plain_syntax(tree: ast.Module, text: str) -> ast.Module:
     """``tree`` of ``text``, changed in place: `f(**{"a": 1})` as `f(a=1)`, loops over a chosen part as conditions in
     them, and assignments in one form.
 
-    `a, b = x, y` becomes two assignments, `a: T = x` one that remembers `T`; the annotated names of a class body stay:
-    they are the fields of a dataclass.
+    `a, b = x, y` becomes two assignments, `setattr(a, "b", x)` one, `a: T = x` one that remembers `T`; the annotated
+    names of a class body stay: they are the fields of a dataclass.
     """
     if _SPREAD_DISPLAY.search(text):
         spell_keywords_out(tree)
@@ -95,6 +95,18 @@ def _plain(statement: ast.stmt) -> Iterator[ast.stmt]:
                 if target is not targets[0]:
                     plain.lineno, plain.col_offset = value.lineno, value.col_offset
                 yield plain
+        case ast.Expr(
+            value=ast.Call(
+                func=ast.Name("setattr"),
+                args=[ast.Name() | ast.Attribute() as held, ast.Constant(value=str(name)), value],
+                keywords=[],
+            ) as call
+        ) if name.isidentifier():
+            target = ast.Attribute(held, name, ast.Store())
+            stands_for(target, call)
+            plain = ast.Assign([target], value)
+            stands_for(plain, statement)
+            yield plain
         case _:
             yield statement
 

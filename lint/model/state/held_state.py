@@ -14,13 +14,16 @@ if TYPE_CHECKING:
     from ...facts.values import Call, Class
     from ..run import Run
 
+#: Methods that make a list longer or shorter.
+CONTAINER_CHANGES = frozenset(("append", "appendleft", "extend", "extendleft", "insert", "pop", "popleft"))
 #: Methods that write the state of a model to disk, or give it.
 SAVING = ("state_dict", "save_pretrained", "save_model", "save_state", "save_checkpoint")
 
 
 def state_of(run: Run, owner: Class) -> dict[str, str]:
     """The state of the objects of ``owner``: `buffer` or `counter` by its name."""
-    return dict.fromkeys(_counters(owner), "counter") | dict.fromkeys(_buffers(run, owner), "buffer")
+    held = dict.fromkeys(_containers(owner), "attribute") | dict.fromkeys(_counters(owner), "counter")
+    return held | dict.fromkeys(_buffers(run, owner), "buffer")
 
 
 def _buffers(run: Run, owner: Class) -> dict[str, Call]:
@@ -38,6 +41,25 @@ def saved_state(run: Run, owner: Class) -> frozenset[str]:
     """The names of the buffers that `state_dict()` gives."""
     calls = _buffers(run, owner).items()
     return frozenset(name for name, call in calls if isinstance(call.argument(2, "persistent"), Absent))
+
+
+def _containers(owner: Class) -> Iterator[str]:
+    """The attributes that the class, or one of the file that it derives from, makes a list of its own."""
+    for cls in (owner, *ancestors(owner)):
+        for node in ast.walk(cls.node):
+            match node:
+                case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
+                    if _is_list(value):
+                        yield name
+
+
+def _is_list(value: ast.expr) -> bool:
+    match value:
+        case ast.List(elts=[]):
+            return True
+        case ast.Call(func=ast.Name(id=made) | ast.Attribute(attr=made)):
+            return made == "deque" or (made == "list" and not value.args)
+    return False
 
 
 def _counters(owner: Class) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...facts.nodes import all_nodes
@@ -12,7 +13,8 @@ from ...facts.values import Instance
 from ..calls.forward_hooks import as_methods, hooks_on
 from ..conditions.guards import in_mode
 from .carried import carried, one_by_one, puts_back
-from .held_state import SAVING, saved_state, state_of
+from .held_state import CONTAINER_CHANGES, SAVING, saved_state, state_of
+from .own_attributes import is_of_self, keeps, scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -23,18 +25,11 @@ if TYPE_CHECKING:
 
 #: Methods whose result depends on what the tensor held, and those that overwrite it.
 _ACCUMULATE = frozenset(("add_", "sub_", "mul_", "div_", "lerp_", "index_add_", "scatter_add_", "addcmul_", "addcdiv_"))
-_OVERWRITE = frozenset(("copy_", "fill_", "zero_", "scatter_", "index_copy_", "index_fill_", "masked_fill_"))
+_OVERWRITE = frozenset(("clear", "copy_", "fill_", "zero_", "scatter_", "index_copy_", "index_fill_", "masked_fill_"))
 #: Of these, the ones that leave nothing of it.
-_FILL = frozenset(("copy_", "fill_", "zero_"))
+_FILL = frozenset(("copy_", "fill_", "zero_", "clear"))
 #: Methods that keep a part of what the tensor held.
 _DECAYING = frozenset(("mul_", "lerp_"))
-#: Methods that give the values they were called on, on another device, in another type or shape.
-_KEEP = frozenset(
-    (
-        *("to", "cuda", "cpu", "float", "half", "bfloat16", "double", "type", "type_as"),
-        *("contiguous", "clone", "detach", "view", "reshape"),
-    )
-)
 _LEAVES = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 
 #: Buffers and counters, and the step at which each was read.
@@ -62,11 +57,11 @@ def moving_averages(run: Run, region: Region) -> Iterator[Update]:
     A sum counts each batch twice and stays right as a share; whether a count does, its readers know.
     """
     for owner, function, state in _stateful(run, region):
-        methods = _own_methods(region, owner)
+        methods, helpers = _own_methods(region, owner), _helpers(region)
         saved = saved_state(run, owner) if any(run.method_calls(*SAVING)) else frozenset[str]()
-        updates = _Body(function, state, True, methods).updates
+        updates = _Body(function, state, True, methods, helpers).updates
         kept = [it for it in updates if it.decays and it.accumulates and it.kind != "attribute"]
-        asked = _Body(function, state, False, methods).read if kept else frozenset[str]()
+        asked = _Body(function, state, False, methods, helpers).read if kept else frozenset[str]()
         for update in kept:
             if update.name in asked | saved or _is_read_elsewhere(run.program.trees, update.name):
                 yield update
@@ -83,8 +78,9 @@ def state_updates(run: Run, region: Region, training: bool = True) -> Iterator[U
         region: What runs again.
         training: Whether the model is in train mode.
     """
+    helpers = _helpers(region)
     bodies = [
-        (owner, _Body(function, state, training, _own_methods(region, owner)))
+        (owner, _Body(function, state, training, _own_methods(region, owner), helpers))
         for owner, function, state in _stateful(run, region)
     ]
     hooks = [*_hooks_in(run, region, training)]
@@ -164,6 +160,15 @@ def _own_methods(region: Region, owner: Class) -> dict[str, ast.FunctionDef]:
     return {name: bodies[0] for name, bodies in found.items() if len(bodies) == 1}
 
 
+def _helpers(region: Region) -> dict[str, ast.FunctionDef]:
+    """By name the plain functions that ``region`` runs as they are written; a name with two bodies is left out."""
+    found: dict[str, set[ast.FunctionDef]] = {}
+    for function in region.functions:
+        if function.owner is None and isinstance(function.node, ast.FunctionDef) and is_run_as_written(function):
+            found.setdefault(function.name, set()).add(function.node)
+    return {name: bodies.pop() for name, bodies in found.items() if len(bodies) == 1}
+
+
 class _Body:
     """One pass through a function as it runs in one mode: what changes, and what the result is computed from."""
 
@@ -173,11 +178,14 @@ class _Body:
         state: Mapping[str, str],
         training: bool,
         methods: Mapping[str, ast.FunctionDef],
+        helpers: Mapping[str, ast.FunctionDef] = MappingProxyType({}),
     ) -> None:
         self._state = state
         self._training = training
         #: What `self.method()` runs, and those that run now.
         self._methods = methods
+        #: What a function of the program runs that is called by its name.
+        self._helpers = helpers
         self._entered: list[ast.AST] = [function]
         #: By call of such a method what its result is computed from.
         self._returned: dict[ast.Call, Reads] = {}
@@ -196,6 +204,8 @@ class _Body:
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
         }
         self._locals: dict[str, Reads] = {}
+        #: The state that names stand for: `buffer = self.running`, a parameter of a helper that gets it.
+        self._aliases: dict[str, str] = {}
         self._step = 0
         self.updates: list[Update] = []
         self.results: Reads = frozenset()
@@ -252,7 +262,7 @@ class _Body:
         for node in ast.walk(test):
             if isinstance(node, ast.Call):
                 return False
-            if isinstance(node, ast.Attribute) and _of_self(node) and node.attr in self._written | self._state.keys():
+            if isinstance(node, ast.Attribute) and is_of_self(node) and node.attr in self._written | self._state.keys():
                 return False
             if isinstance(node, ast.Name) and node.id not in self._steady:
                 return False
@@ -262,7 +272,9 @@ class _Body:
         for node in ast.walk(statement):
             match node:
                 case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if name in self._methods:
-                    self._enter(node, self._methods[name], certain)
+                    self._enter(node, self._methods[name], certain, 1)
+                case ast.Call(func=ast.Name(id=name)) if name in self._helpers:
+                    self._enter(node, self._helpers[name], certain, 0)
         match statement:
             case ast.Assign(targets=targets, value=value):
                 self._assign(statement, targets, value, certain, accumulates=False)
@@ -276,20 +288,21 @@ class _Body:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 self._method(node, node.func, certain)
 
-    def _enter(self, call: ast.Call, method: ast.FunctionDef, certain: bool) -> None:
-        """Walk the body of ``method`` where ``call`` runs it."""
+    def _enter(self, call: ast.Call, method: ast.FunctionDef, certain: bool, taken: int) -> None:
+        """Walk the body of ``method``, of whose parameters ``taken`` are bound, where ``call`` runs it."""
         if method in self._entered:
             return
-        outside = self._locals, self._steady, self.results
-        names = [argument.arg for argument in (*method.args.posonlyargs, *method.args.args)][1:]
+        outside = self._locals, self._steady, self.results, self._aliases
+        names = [argument.arg for argument in (*method.args.posonlyargs, *method.args.args)][taken:]
         given = dict(zip(names, call.args, strict=False)) | {it.arg: it.value for it in call.keywords if it.arg}
         self._locals = {name: self._reads(value) for name, value in given.items()}
+        self._aliases = {name: same for name, value in given.items() if (same := self._named(value))}
         self._steady, self.results = set(), frozenset()
         self._entered.append(method)
         self._block(method.body, certain)
         self._entered.pop()
         self._returned[call] = self.results
-        self._locals, self._steady, self.results = outside
+        self._locals, self._steady, self.results, self._aliases = outside
 
     def _assign(
         self, node: ast.stmt, targets: list[ast.expr], value: ast.expr, certain: bool, accumulates: bool
@@ -297,21 +310,42 @@ class _Body:
         reads = self._reads(value)
         for target, given in one_by_one(targets, value):
             held = target.value if isinstance(target, ast.Subscript) else target
-            if isinstance(target, ast.Attribute) and not accumulates and _keeps(given, target):
+            is_whole = held is target
+            held = held.value if isinstance(held, ast.Attribute) and held.attr == "data" else held
+            if isinstance(held, ast.Attribute) and is_whole and not accumulates and keeps(given, held):
                 continue
-            if isinstance(held, ast.Attribute) and _of_self(held):
-                depends = accumulates or held.attr in {name for name, _ in reads}
-                decays = _scales(value, held.attr) or (
-                    isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult)
-                )
-                found = Update(held.attr, node, self._step, depends, self._state.get(held.attr, ""), decays)
+            name = self._named(held)
+            if name and not (is_whole and isinstance(held, ast.Name) and not accumulates):
+                # What is written at a place that moves stands beside what the first run wrote.
+                depends = accumulates or name in {read for read, _ in reads} or self._is_moving_place(target)
+                decays = scales(value, name) or (isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult))
+                found = Update(name, node, self._step, depends, self._state.get(name, ""), decays)
                 self._update(found, certain, reads)
-                if certain and held is target and not depends:
-                    self._fresh.add(held.attr)
+                if certain and is_whole and not depends:
+                    self._fresh.add(name)
             elif accumulates and isinstance(held, ast.Name):
                 self._bind([held], reads | self._locals.get(held.id, frozenset()))
             else:
                 self._bind([target], reads)
+                if isinstance(target, ast.Name) and (same := self._named(given)):
+                    self._aliases[target.id], self._locals[target.id] = same, frozenset()
+
+    def _named(self, node: ast.expr) -> str:
+        """The state that ``node`` is: an attribute of `self`, its `data`, or a name for it; empty for anything else."""
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=name):
+                return name
+            case ast.Attribute(value=inner, attr="data"):
+                return self._named(inner)
+            case ast.Name(id=name):
+                return self._aliases.get(name, "")
+        return ""
+
+    def _is_moving_place(self, target: ast.expr) -> bool:
+        """Whether ``target`` is an entry whose number is computed from a counter: `self.queue[self.pointer] = x`."""
+        return isinstance(target, ast.Subscript) and any(
+            self._state.get(name) in ("counter", "buffer") for name, _ in self._reads(target.slice)
+        )
 
     def _bind(self, targets: list[ast.expr], reads: Reads) -> None:
         for target in targets:
@@ -319,9 +353,10 @@ class _Body:
                 if isinstance(node, ast.Name):
                     self._locals[node.id] = reads
                     self._steady.discard(node.id)
+                    self._aliases.pop(node.id, None)
 
     def _method(self, call: ast.Call, method: ast.Attribute, certain: bool) -> None:
-        if method.attr not in _ACCUMULATE | _OVERWRITE:
+        if method.attr not in _ACCUMULATE | _OVERWRITE | CONTAINER_CHANGES:
             return
         changed, is_decayed = method.value, False
         while True:
@@ -332,16 +367,17 @@ class _Body:
                     changed = inner
                 case _:
                     break
-        if isinstance(changed, ast.Attribute) and _of_self(changed):
+        name = self._named(changed)
+        if name:
             given = frozenset[tuple[str, int]]().union(*(self._reads(argument) for argument in call.args))
-            depends = changed.attr in {name for name, _ in given}
-            accumulates = method.attr in _ACCUMULATE or depends
-            scales = any(_scales(argument, changed.attr) for argument in call.args)
-            decays = method.attr in _DECAYING or is_decayed or scales
-            kind = self._state.get(changed.attr, "")
-            self._update(Update(changed.attr, call, self._step, accumulates, kind, decays), certain, given)
+            depends = name in {read for read, _ in given}
+            accumulates = method.attr in _ACCUMULATE | CONTAINER_CHANGES or depends
+            is_decayed = is_decayed or any(scales(argument, name) for argument in call.args)
+            decays = method.attr in _DECAYING or is_decayed
+            kind = self._state.get(name, "")
+            self._update(Update(name, call, self._step, accumulates, kind, decays), certain, given)
             if certain and not depends and method.attr in _FILL and changed is method.value:
-                self._fresh.add(changed.attr)
+                self._fresh.add(name)
 
     def _update(self, update: Update, certain: bool, reads: Reads) -> None:
         if certain and update.name in self._state:
@@ -354,45 +390,12 @@ class _Body:
     def _reads(self, expression: ast.expr) -> Reads:
         found: set[tuple[str, int]] = set()
         for node in ast.walk(expression):
-            if isinstance(node, ast.Attribute) and _of_self(node) and node.attr in self._state:
-                found |= set() if node.attr in self._fresh else {(node.attr, self._step)}
-                found |= self._held.get(node.attr, frozenset())
+            name = self._named(node) if isinstance(node, ast.Attribute | ast.Name) else ""
+            if name in self._state:
+                found |= set() if name in self._fresh else {(name, self._step)}
+                found |= self._held.get(name, frozenset())
             elif isinstance(node, ast.Call) and node in self._returned:
                 found |= self._returned[node]
             elif isinstance(node, ast.Name):
                 found |= self._locals.get(node.id, frozenset())
         return frozenset(found)
-
-
-def _of_self(node: ast.Attribute) -> bool:
-    return isinstance(node.value, ast.Name) and node.value.id == "self"
-
-
-def _keeps(value: ast.expr, target: ast.Attribute) -> bool:
-    """Whether ``value`` is what ``target``, of ``self``, holds already: moved, cast, reshaped or within bounds."""
-    match value:
-        case ast.Attribute(value=ast.Name(id="self"), attr=name):
-            return _of_self(target) and name == target.attr
-        case ast.Attribute(value=inner, attr="data"):
-            return _keeps(inner, target)
-        case ast.Call(func=ast.Attribute(value=inner, attr=method)):
-            return method in _KEEP and _keeps(inner, target)
-        case ast.IfExp(body=body, orelse=orelse):
-            return _keeps(body, target) and _keeps(orelse, target)
-        case ast.Call(func=ast.Name(id="min" | "max"), args=[*given], keywords=[]):
-            # What is within bounds already stays as it is.
-            return any(_keeps(part, target) for part in given) and not any(_steps(part, target) for part in given)
-    return False
-
-
-def _steps(value: ast.expr, target: ast.Attribute) -> bool:
-    """Whether ``value`` is computed with what ``target``, an attribute of ``self``, holds, and is another one."""
-    reads = (node for node in ast.walk(value) if isinstance(node, ast.Attribute) and _of_self(node))
-    return not _keeps(value, target) and any(node.attr == target.attr for node in reads)
-
-
-def _scales(value: ast.expr, name: str) -> bool:
-    """Whether ``value`` has a multiple of the attribute ``name`` of ``self`` in it: `0.9 * self.mean + 0.1 * x`."""
-    products = (part for part in ast.walk(value) if isinstance(part, ast.BinOp) and isinstance(part.op, ast.Mult))
-    factors = (inner for product in products for inner in ast.walk(product))
-    return any(isinstance(it, ast.Attribute) and it.attr == name and _of_self(it) for it in factors)
