@@ -261,7 +261,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..facts.nodes import expression
 from ..facts.objects.classes import ancestors
 from ..facts.objects.torch_classes import is_known_class, may_be_one_of
-from ..facts.values import Class, Const, Ref, Value
+from ..facts.values import Class, Const, Ref, Value, options
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
 from ..model.known_models.transformers_layers import has_no_layer_named, is_checkpointed_layer, is_of_other_family
@@ -270,7 +270,13 @@ from ..model.regions.bodies import classes_checked
 from ..model.regions.module_tree import module_tree
 from ..model.report import Remark, Report
 from ..model.types import bases, unwrapped
-from ..model.wrapping.check_functions import asks_by_isinstance, asks_by_type, compared_with, policy_classes
+from ..model.wrapping.check_functions import (
+    asks_by_isinstance,
+    asks_by_type,
+    compared_with,
+    conjuncts_of,
+    policy_classes,
+)
 from ..model.wrapping.named_checks import names_asked
 
 if TYPE_CHECKING:
@@ -298,7 +304,9 @@ class Reason(NamedTuple):
 def check(run: Run) -> Iterator[Report]:
     """Report checks that are false for every module of the model."""
     for event in run.of(ApplyCheckpointing):
-        reason = _compares_with_class(event.check) or _asks_for_others(run, event)
+        checks = conjuncts_of(event.check)
+        reasons = (_compares_with_class(it) or _asks_for_others(run, event.model, it) for it in checks)
+        reason = next(filter(None, reasons), None)
         if reason is not None:
             yield Report(
                 event.node,
@@ -323,18 +331,18 @@ def _is_class(value: Value) -> bool:
     return isinstance(value, Class) or (isinstance(value, Ref) and is_checkpointed_layer(canonical(value.name)))
 
 
-def _asks_for_others(run: Run, event: ApplyCheckpointing) -> Reason | None:
+def _asks_for_others(run: Run, whole: Value, check: Value) -> Reason | None:
     """A single question, by class or by its name, to which no module of the model answers yes."""
-    names = names_asked(event.check)
+    model, names = unwrapped(whole), names_asked(check)
     if names is not None:
-        if not _shows_no_name(unwrapped(event.model), names):
+        if not _shows_no_name(model, names):
             return None
         return Reason("the model has no module of the class whose name this check asks for", names.node)
-    test = asks_by_isinstance(event.check) or asks_by_type(event.check)
-    if policy_classes(event.check):
-        test = expression(event.check.node)
-    asked = classes_checked(event.check, run.bodies) if test is not None else []
-    model = unwrapped(event.model)
+    test = asks_by_isinstance(check) or asks_by_type(check)
+    if policy_classes(check):
+        test = expression(check.node)
+    kinds = classes_checked(check, run.bodies) if test is not None else []
+    asked = [option for kind in kinds for option in options(kind)]
     if test is None or not asked:
         return None
     if all(is_of_other_family(model, cls) for cls in asked) or _shows_none(model, asked):
@@ -377,8 +385,10 @@ def _is_none_of(tree: ModuleTree, asked: Value) -> bool:
     match asked:
         case Ref(name):
             name = canonical(name)
-            is_shown = name.startswith("torch.nn.") and name not in _GENERAL and is_known_class(name)
             held = tree.torch.union(*map(bases, tree.own))
+            if is_checkpointed_layer(name):
+                return not any(kind.startswith("transformers.") for kind in held)
+            is_shown = name.startswith("torch.nn.") and name not in _GENERAL and is_known_class(name)
             return is_shown and not any(may_be_one_of(kind, name) for kind in held)
         case Class():
             return not any(kind is asked or asked in ancestors(kind) for kind in tree.own)

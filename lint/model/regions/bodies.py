@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...facts.parameters import positional_names
-from ...facts.values import Function, Method, Param, Partial, Seq, Value, options
+from ...facts.values import Function, Instance, Method, Param, Partial, Seq, Value, options
 from ..calls.forward_hooks import registered_in
 from ..events.library_checkpoints import DeepSpeedCheckpoint
 from ..names import canonical
@@ -130,6 +130,7 @@ def classes_checked(check: Value, regions: Regions) -> list[Value]:
         found += (cls for cls in regions.classes if cls.name in names)
         given = function if isinstance(function, Partial) else None
         function = given.func if given is not None else function
+        function = function.cls.body.get("__call__", function) if isinstance(function, Instance) else function
         if isinstance(function, Function):
             asked = [call.args[1] for call in regions.calls_in(function) if _asks_kind(call)]
             asked = [_given(given, kinds) for kinds in asked] if given is not None else asked

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import source_text
 from ...facts.objects.kinds import is_of_kind
-from ...facts.straight import only_value
-from ...facts.values import Class, Const, Function, Partial, Ref, Result, Seq
+from ...facts.origin import stands_for
+from ...facts.straight import is_docstring, only_value
+from ...facts.values import UNKNOWN, Class, Const, Function, Instance, Partial, Ref, Result, Seq
 from .meanings import meaning
 
 if TYPE_CHECKING:
@@ -64,6 +66,10 @@ def classes_compared(check: Function) -> list[Value]:
     match asks_by_type(check):
         case ast.Compare(ops=[ast.In()], comparators=[ast.Tuple() | ast.List() | ast.Set() as right]):
             kinds = right.elts
+        case ast.Compare(ops=[ast.In()], comparators=[held]):
+            listed = meaning(held, check)
+            is_known = isinstance(listed, Seq) and not listed.open
+            return [*listed.items] if isinstance(listed, Seq) and is_known else []
         case ast.Compare(comparators=[right]):
             kinds = [right]
         case _:
@@ -138,8 +144,58 @@ def _test(check: Value) -> ast.expr | None:
         case Partial(func=function):
             return _test(function)
         case Function(node=node):
-            return only_value(node)
+            value = only_value(node) or _by_branches(node)
+            return None if value is None else _as_one_question(value)
+        case Instance(cls):
+            return _test(cls.body.get("__call__", UNKNOWN))
     return None
+
+
+def _by_branches(node: ast.AST) -> ast.expr | None:
+    """The test of a function that answers it by two branches: `if ...: return True`, and behind it `return False`."""
+    body = [it for it in getattr(node, "body", ()) if not is_docstring(it)]
+    match body:
+        case [ast.If(test=test, body=[ast.Return(value=ast.Constant(True))], orelse=[]), ast.Return(value=other)]:
+            pass
+        case [ast.If(test=test, body=[ast.Return(value=ast.Constant(True))], orelse=[ast.Return(value=other)])]:
+            pass
+        case _:
+            return None
+    is_no = other is None or (isinstance(other, ast.Constant) and not other.value)
+    return test if is_no and isinstance(test, ast.expr) else None
+
+
+def _as_one_question(test: ast.expr) -> ast.expr:
+    """`any(isinstance(module, kind) for kind in kinds)` as `isinstance(module, kinds)`."""
+    match test:
+        case ast.Call(
+            func=ast.Name("any"),
+            args=[
+                ast.GeneratorExp(
+                    elt=ast.Call(func=ast.Name("isinstance") as asks, args=[module, ast.Name(id=kind)]),
+                    generators=[ast.comprehension(target=ast.Name(id=each), iter=kinds, ifs=[])],
+                )
+            ],
+        ) if kind == each:
+            plain = ast.Call(asks, [module, kinds], [])
+            stands_for(plain, test)
+            return plain
+    return test
+
+
+def conjuncts_of(check: Value) -> list[Value]:
+    """The checks that ``check`` is the conjunction of: a module passes it only where it passes each of them."""
+    match check, _test(check):
+        case Function() as function, ast.BoolOp(op=ast.And(), values=parts):
+            return [Function(_lambda(function, part), function.scope, function.place) for part in parts]
+    return [check]
+
+
+@lru_cache(maxsize=64)
+def _lambda(function: Function, body: ast.expr) -> ast.Lambda:
+    made = ast.Lambda(function.node.args, body)
+    stands_for(made, body)
+    return made
 
 
 def _parameters(function: Function) -> list[str]:

@@ -1,0 +1,94 @@
+"""How a check function asks for layers that the model has none of: whichever way, it is said that nothing is wrapped."""
+
+from __future__ import annotations
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+SCRIPT = """\
+import functools
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing, checkpoint_wrapper, CheckpointImpl, CheckpointWrapper
+from transformers import LlamaForCausalLM, AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaAttention
+from transformers.models.mistral.modeling_mistral import MistralDecoderLayer
+from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+    def forward(self, x):
+        return self.fc(x).relu()
+class Other(nn.Module):
+    def forward(self, x):
+        return x
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(Block() for _ in range(3))
+    def forward(self, x):
+        for b in self.blocks:
+            x = b(x)
+        return x
+model = LlamaForCausalLM.from_pretrained("x")
+net = Net()
+{0}
+"""
+WAYS = {
+    "isinstance": "apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, MistralDecoderLayer))",
+    "type is": "apply_activation_checkpointing(model, check_fn=lambda m: type(m) is GPT2Block)",
+    "type ==": "apply_activation_checkpointing(model, check_fn=lambda m: type(m) == GPT2Block)",
+    "tuple": "apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, (MistralDecoderLayer, GPT2Block)))",
+    "name": "apply_activation_checkpointing(model, check_fn=lambda m: m.__class__.__name__ == 'GPT2Block')",
+    "type name": "apply_activation_checkpointing(model, check_fn=lambda m: type(m).__name__ == 'BertLayer')",
+    "name in": "apply_activation_checkpointing(model, check_fn=lambda m: type(m).__name__ in ['BertLayer', 'GPT2Block'])",
+    "def": "def check(m):\n    return isinstance(m, GPT2Block)\napply_activation_checkpointing(model, checkpoint_wrapper_fn=checkpoint_wrapper, check_fn=check)",
+    "def if": "def check(m):\n    if isinstance(m, GPT2Block):\n        return True\n    return False\napply_activation_checkpointing(model, check_fn=check)",
+    "partial": "def check(m, kinds):\n    return isinstance(m, kinds)\napply_activation_checkpointing(model, check_fn=functools.partial(check, kinds=(GPT2Block,)))",
+    "factory": "def make(cls):\n    def check(m):\n        return isinstance(m, cls)\n    return check\napply_activation_checkpointing(model, check_fn=make(GPT2Block))",
+    "own": "apply_activation_checkpointing(net, check_fn=lambda m: isinstance(m, Other))",
+    "own hf": "apply_activation_checkpointing(net, check_fn=lambda m: isinstance(m, LlamaDecoderLayer))",
+    "class itself": "apply_activation_checkpointing(model, check_fn=lambda m: m is LlamaDecoderLayer)",
+    "issubclass": "apply_activation_checkpointing(model, check_fn=lambda m: m == LlamaDecoderLayer)",
+    "helper": "def enable(m, cls):\n    apply_activation_checkpointing(m, check_fn=lambda s: isinstance(s, cls))\nenable(model, GPT2Block)",
+    "dict": "LAYERS = {'llama': GPT2Block}\napply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, LAYERS['llama']))",
+    "set": "KINDS = {GPT2Block}\napply_activation_checkpointing(model, check_fn=lambda m: type(m) in KINDS)",
+    "encoder": "apply_activation_checkpointing(net, check_fn=lambda m: isinstance(m, nn.TransformerEncoderLayer))",
+    "class check": "class Check:\n    def __call__(self, m):\n        return isinstance(m, GPT2Block)\napply_activation_checkpointing(model, check_fn=Check())",
+    "auto policy": "from torch.distributed.fsdp.wrap import ModuleWrapPolicy\napply_activation_checkpointing(model, auto_wrap_policy=ModuleWrapPolicy({GPT2Block}))",
+    "bool": "def check(m):\n    ok = isinstance(m, GPT2Block)\n    return ok\napply_activation_checkpointing(model, check_fn=check)",
+    "any": "def check(m):\n    return any(isinstance(m, c) for c in (GPT2Block, MistralDecoderLayer))\napply_activation_checkpointing(model, check_fn=check)",
+    "and": "apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, GPT2Block) and not isinstance(m, CheckpointWrapper))",
+}
+#: Ways in which some module of the model passes, or may.
+RIGHT = {
+    "right": "apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, LlamaDecoderLayer))",
+    "one of": "apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, (GPT2Block, LlamaDecoderLayer)))",
+    "any": "def check(m):\n    return any(isinstance(m, c) for c in (GPT2Block, LlamaDecoderLayer))\napply_activation_checkpointing(model, check_fn=check)",
+    "or": "apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, GPT2Block) or isinstance(m, LlamaDecoderLayer))",
+    "and": "apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, LlamaDecoderLayer) and not isinstance(m, CheckpointWrapper))",
+    "not": "apply_activation_checkpointing(model, check_fn=lambda m: not isinstance(m, GPT2Block))",
+    "branches": "def check(m):\n    if isinstance(m, GPT2Block):\n        return False\n    return True\napply_activation_checkpointing(model, check_fn=check)",
+    "branches2": "def check(m):\n    if isinstance(m, GPT2Block):\n        return True\n    return hasattr(m, 'self_attn')\napply_activation_checkpointing(model, check_fn=check)",
+    "set": "KINDS = {GPT2Block, LlamaDecoderLayer}\napply_activation_checkpointing(model, check_fn=lambda m: type(m) in KINDS)",
+    "call": "class Check:\n    def __call__(self, m):\n        return isinstance(m, LlamaDecoderLayer)\napply_activation_checkpointing(model, check_fn=Check())",
+    "own": "apply_activation_checkpointing(net, check_fn=lambda m: isinstance(m, Block))",
+    "hf inside": "class W(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.lm = LlamaForCausalLM.from_pretrained('x')\nw = W()\napply_activation_checkpointing(w, check_fn=lambda m: isinstance(m, LlamaDecoderLayer))",
+    "heir": "class MyLayer(LlamaDecoderLayer):\n    pass\nclass W(nn.Module):\n    def __init__(self, c):\n        super().__init__()\n        self.l = MyLayer(c, 0)\napply_activation_checkpointing(W(None), check_fn=lambda m: isinstance(m, LlamaDecoderLayer))",
+}
+
+
+def codes(call: str) -> set[str]:
+    return {found.code for found in check_source(SCRIPT.replace("{0}", call))}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_module_passes(way):
+    assert "CKPT208" in codes(WAYS[way])
+
+
+@pytest.mark.parametrize("way", RIGHT)
+def test_some_module_passes(way):
+    assert "CKPT208" not in codes(RIGHT[way])
