@@ -38,7 +38,7 @@ _FUNCTIONAL = {
     for position, names in (
         (1, ("relu", "relu6", "selu", "silu", "hardswish", "mish")),
         (2, ("leaky_relu", "elu", "celu")),
-        (3, ("threshold",)),
+        (3, ("threshold", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "hardtanh")),
     )
     for name in names
 }
@@ -155,12 +155,12 @@ def changes(
     body = function.node.body if isinstance(function.node.body, list) else [function.node.body]
     steady = given - {name for statement in body for name in rebound(statement)}
     for statement in straight(_taken(body, steady), ast.With, ast.For):
-        helpers = _changes_in_helpers(run, statement, calls, tensors, depth)
+        helpers = changes_in_helpers(run, statement, calls, tensors, depth)
         for change in (*changes_in(statement, calls, tensors), *helpers):
             name = views.get(change.name, change.name)
             if name in open_names:
                 yield change._replace(name=name)
-        seen = {alias: views.get(name, name) for alias, name in _views(statement) if alias != name}
+        seen = {alias: views.get(name, name) for alias, name in views_bound(statement) if alias != name}
         bound = rebound(statement)
         open_names -= bound
         views = {alias: name for alias, name in views.items() if alias not in bound} | seen
@@ -185,13 +185,41 @@ def _taken(body: Iterable[ast.AST], present: AbstractSet[str]) -> Iterator[ast.A
                 yield statement
 
 
-def _views(statement: ast.AST) -> Iterator[tuple[str, str]]:
-    """The name that ``statement`` binds to a view of what another name holds."""
+def views_bound(statement: ast.AST) -> Iterator[tuple[str, str]]:
+    """The name that ``statement`` binds to what another name holds, or to a view of that."""
     match statement:
-        case ast.Assign(
-            targets=[ast.Name(id=alias)], value=ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method))
-        ) if method in _VIEWS:
+        case ast.Assign(targets=[ast.Name(id=alias)], value=value) if name := shared_with(value):
             yield alias, name
+
+
+def shared_with(node: ast.expr) -> str:
+    """The variable whose memory ``node`` shares: itself, a view or a slice of it; empty for a tensor of its own."""
+    while True:
+        match node:
+            case ast.Name(id=name):
+                return name
+            case ast.Attribute(value=inner, attr="data" | "T" | "mT"):
+                node = inner
+            case ast.Subscript(value=inner, slice=index) if _is_basic(index):
+                node = inner
+            case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in _VIEWS | {"detach"}:
+                node = inner
+            case _:
+                return ""
+
+
+def _is_basic(index: ast.expr) -> bool:
+    """Whether an index is of numbers and slices, which give a view: a mask gives a copy."""
+    match index:
+        case ast.Slice():
+            return True
+        case ast.Constant(value=value):
+            return not isinstance(value, str)
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant()):
+            return True
+        case ast.Tuple(elts=parts):
+            return all(map(_is_basic, parts))
+    return False
 
 
 def changes_in(statement: ast.AST, calls: dict[int, Value], tensors: AbstractSet[str]) -> Iterator[Change]:
@@ -210,8 +238,8 @@ def changes_in(statement: ast.AST, calls: dict[int, Value], tensors: AbstractSet
             yield from changes_of_call(node, calls.get(id(node)))
 
 
-def _changes_in_helpers(
-    run: Run, statement: ast.AST, calls: dict[int, Value], tensors: AbstractSet[str], depth: int
+def changes_in_helpers(
+    run: Run, statement: ast.AST, calls: dict[int, Value], tensors: AbstractSet[str], depth: int = 3
 ) -> Iterator[Change]:
     """What functions of the file, called in a statement that always runs, change of the names they are given."""
     if depth == 0 or isinstance(statement, _BRANCHES):
@@ -235,22 +263,26 @@ def _named_arguments(node: ast.Call, parameters: list[str]) -> dict[str, str]:
 def stores_in(statement: ast.AST) -> Iterator[Change]:
     """What a statement changes if it is a tensor: `x += 1`, `x[0] = 1`."""
     match statement:
-        case ast.AugAssign(target=ast.Name(id=name) | ast.Subscript(value=ast.Name(id=name))):
+        case ast.AugAssign(target=ast.Subscript(value=held)) if name := shared_with(held):
             yield Change(name, statement, False)
-        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]):
+        case ast.AugAssign(target=target) if name := shared_with(target):
+            yield Change(name, statement, False)
+        case ast.Assign(targets=[ast.Subscript(value=held)]) if name := shared_with(held):
             yield Change(name, statement, True)
 
 
 def changes_of_call(node: ast.Call, called: Value | None) -> Iterator[Change]:
     """What a call of ``called`` changes of the names that it is given, or whose method it is."""
     match node:
-        case ast.Call(args=[ast.Name(id=name), *_]) if isinstance(called, Ref) and _is_in_place_function(called.name):
-            yield Change(name, node, called.name.rpartition(".")[2] in _IDEMPOTENT)
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)) if _is_in_place(method):
-            yield Change(name, node, method in _IDEMPOTENT)
-        case ast.Call(args=[ast.Name(id=name), *_]) if called is not None:
+        case ast.Call(args=[given, *_]) if isinstance(called, Ref) and _is_in_place_function(called.name):
+            if name := shared_with(given):
+                yield Change(name, node, called.name.rpartition(".")[2] in _IDEMPOTENT)
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if _is_in_place(method):
+            if name := shared_with(inner):
+                yield Change(name, node, method in _IDEMPOTENT)
+        case ast.Call(args=[given, *_]) if called is not None and (name := shared_with(given)):
             if overwriting_head(called) is not None or _asks_for_in_place(node, called):
-                yield Change(name, node, True)
+                yield Change(name, node, not isinstance(called, Ref) or "dropout" not in called.name)
 
 
 def _is_in_place_function(function: str) -> bool:

@@ -13,7 +13,15 @@ from ..calls.call_targets import call_targets
 from ..tensors.tensor_uses import tensors_given
 from ..tensors.tensor_values import is_tensor
 from ..types import bases
-from .in_place import changes_in, changes_of_call, rebound, stores_in, used_as_tensors
+from .in_place import (
+    changes_in,
+    changes_in_helpers,
+    changes_of_call,
+    rebound,
+    stores_in,
+    used_as_tensors,
+    views_bound,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +42,7 @@ class _Caller(NamedTuple):
     calls: dict[int, Value]
     #: The names that it uses as only tensors can be used.
     tensors: frozenset[str]
-    #: The names that any statement of it may change in place.
+    #: The names that any statement of it may change in place, or bind another name to.
     changed: frozenset[str]
 
 
@@ -61,11 +69,13 @@ class LaterChanges:
         following = _from(function.node.body, event.node)
         tensors = caller.tensors | self._tensors_of(event)
         for statement, names in _reached(following, event, given, function) if following else ():
-            for change in changes_in(statement, caller.calls, tensors):
+            known = tensors | {alias for alias, name in names.items() if name in tensors}
+            helpers = changes_in_helpers(self._run, statement, caller.calls, known)
+            for change in (*changes_in(statement, caller.calls, known), *helpers):
                 # In the call's own statement, what gets its result comes after it.
                 is_after = statement is not following[0] or change.node is statement
                 if change.name in names and (is_after or is_inside(event.node, change.node)):
-                    yield change
+                    yield change._replace(name=names[change.name])
 
     def _tensors_of(self, event: Checkpoint) -> set[str]:
         """The names of inputs that only a tensor can be: what torch gave, or what the region uses as one."""
@@ -88,33 +98,48 @@ class LaterChanges:
             self._callers[function] = _Caller(
                 calls,
                 frozenset(name for node in nodes for name in used_as_tensors(node, {})),
-                frozenset(change.name for node in nodes for change in _possible_changes(node, calls)),
+                frozenset(name for node in nodes for name in _possibly_changed(node, calls)),
             )
         return self._callers[function]
 
 
-def _possible_changes(node: ast.AST, calls: dict[int, Value]) -> Iterator[Change]:
-    yield from stores_in(node)
+def _possibly_changed(node: ast.AST, calls: dict[int, Value]) -> Iterator[str]:
+    yield from (change.name for change in stores_in(node))
+    yield from (name for _, name in views_bound(node))
     if isinstance(node, ast.Call):
-        yield from changes_of_call(node, calls.get(id(node)))
+        called = calls.get(id(node))
+        yield from (change.name for change in changes_of_call(node, called))
+        if called is not None and any(call_targets(called)):
+            yield from (part.id for part in ast.walk(node) if isinstance(part, ast.Name))
 
 
 def _reached(
     following: list[ast.stmt], event: Checkpoint, given: set[str], function: Function
-) -> Iterator[tuple[ast.AST, frozenset[str]]]:
-    """The statements before the step ends, each with the names that still are what the checkpoint got."""
+) -> Iterator[tuple[ast.AST, dict[str, str]]]:
+    """The statements before the step ends, each with the names that still are, or share, what the checkpoint got.
+
+    By a name there is the one that the checkpoint got.
+    """
     first, *behind = following
+    names = {name: name for name in given}
     if getattr(first, "value", None) is not event.node or isinstance(first, ast.AugAssign):
-        yield first, frozenset(given)
-    given = given - rebound(first)
+        yield first, names
+    names = _left(names, first)
     if _ends_the_step(first) or not _is_module_forward(function):
         return
     for statement in straight(behind, ast.With):
-        if not given or _ends_the_step(statement):
+        if not names or _ends_the_step(statement):
             return
         if not isinstance(statement, ast.For):  # it may have nothing to go through
-            yield statement, frozenset(given)
-        given = given - rebound(statement)
+            yield statement, names
+        names = _left(names, statement)
+
+
+def _left(names: dict[str, str], statement: ast.AST) -> dict[str, str]:
+    """``names`` behind ``statement``: without those that it binds anew, with those that it binds to the same tensor."""
+    shared = {alias: names[name] for alias, name in views_bound(statement) if name in names}
+    bound = rebound(statement)
+    return {alias: name for alias, name in names.items() if alias not in bound} | shared
 
 
 def _from(body: ast.expr | list[ast.stmt], call: ast.Call) -> list[ast.stmt]:
