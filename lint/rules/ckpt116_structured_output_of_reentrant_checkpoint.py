@@ -154,18 +154,22 @@ from ..model.known_models.timm_models import feature_model
 from ..model.names import canonical
 from ..model.regions.given_parameters import NOTHING_GIVEN, GivenParameters
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.results.recurrent_states import is_lstm, reads_state
 from ..model.tensors.gradless import carries_gradient
+from ..model.types import bases
 from ..model.wrapping.wrapped import wrapped_classes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Call
     from ..facts.walk import Returned
     from ..model.events.checkpoints import FunctionCheckpoint
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT116", "structured-output-of-reentrant-checkpoint", Severity.ERROR
 NEEDS = (Checkpointing,)
+_NAMESPACES = ("types.SimpleNamespace", "argparse.Namespace")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -193,6 +197,8 @@ def _result_of(run: Run, event: FunctionCheckpoint) -> Remark | None:
     features = [feature_model(option) for option in options(event.function)]
     if features[0] is not None and all(features):
         return Remark(features[0].call.node, "`features_only` makes this model return a list")
+    if is_lstm(event.function) and reads_state(run, event.call):
+        return Remark(event.function.node or event.node, "an LSTM gives its state as a tuple beside its output")
     given = GivenParameters(event.function, event.inputs, event.function_kwargs)
     returned = _structured(run, event.function, given)
     return None if returned is None else _remark(returned)
@@ -249,12 +255,19 @@ def _is_structured(value: Value, inputs: set[str]) -> bool:
             return any(_is_computed(option, inputs) for held in inner for option in options(held))
         case Seq("list") | Dict():
             return any(not isinstance(held, Const) for held in _held(value))
-        case Instance(cls):
-            return is_dataclass(cls)
+        case Instance(cls, made):
+            return is_dataclass(cls) or (made is not None and not any(bases(cls)) and _is_given_computed(made))
+        case Result(call) if call.name in _NAMESPACES:
+            return _is_given_computed(call)
         case Result(call):
             name = canonical(call.name)
             return name.startswith("transformers.") and name.rpartition(".")[2].endswith(("Output", "OutputWithPast"))
     return False
+
+
+def _is_given_computed(made: Call) -> bool:
+    """Whether an object gets something that a call computed when it is made, to be read from it."""
+    return any(carries_gradient(option) for given in (*made.args, *made.kwargs.values()) for option in options(given))
 
 
 def _is_computed(value: Value, inputs: set[str]) -> bool:

@@ -18,6 +18,7 @@ from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
 from .added_up import adds_up, is_list_of_elements, keeps
 from .elements import elements_in
+from .given_on import given_on
 from .giving_methods import giving_methods
 from .kept_by_hooks import kept_by_hooks
 from .stored import handed_out, has_graph, stored_outside
@@ -57,7 +58,7 @@ def side_outputs(run: Run, region: Region) -> Iterator[SideOutput]:
     inside = frozenset[ast.AST](function.node for function in region.functions)
     for stored in (*stored_outside(run, region), *kept_by_hooks(run, region)):
         used = _used_outside(run.program, inside)
-        known = [stored, *handed_out(run, stored, inside), *elements_in(used, stored)]
+        known = [stored, *handed_out(run, stored, inside), *elements_in(used, stored), *given_on(used, stored)]
         if any(_adds(node, it) for it in known for node in used) or any(
             _is_gathered_for_loss(run, it, used) for it in known
         ):

@@ -30,7 +30,7 @@ _READS = frozenset(("get", "pop"))
 class Stored(NamedTuple):
     """A tensor with a graph that a region leaves outside."""
 
-    #: What it is stored under: an attribute, or a variable.
+    #: What it is stored under: an attribute, or a variable; `aux()` where a method gives it.
     name: str
     #: Where it is stored.
     node: ast.AST
@@ -46,6 +46,10 @@ class Stored(NamedTuple):
         match node:
             case ast.Attribute(attr=name) if self.scope is None:
                 return name == self.name
+            case ast.Call(func=ast.Name("getattr"), args=[_, ast.Constant(value=name), *_]) if self.scope is None:
+                return name == self.name
+            case ast.Call(func=ast.Attribute(attr=method), args=[]) if self.scope is None:
+                return f"{method}()" == self.name
             case ast.Name(id=name) if self.scope is not None:
                 return name == self.name and _is_of(node, name, self.scope)
             case ast.Subscript(value=inner):
