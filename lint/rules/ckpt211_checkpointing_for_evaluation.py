@@ -157,8 +157,13 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT211", "checkpointing-for-evaluation", Severity.WARNING
-NEEDS = ((HfEnable, EvalSwitch), (HfEnable, "no_grad"), (HfEnable, "inference_mode"))
+NEEDS = (
+    *((HfEnable, word) for word in ("no_grad", "inference_mode", "set_grad_enabled", ".evaluate(", ".predict(")),
+    (HfEnable, EvalSwitch),
+    (HfEnable, Generate),
+)
 MAY_BE_MEANT = True
+_EVALUATES = ("evaluate", "predict", "log_metrics", "save_metrics")
 _TRAINS = ("training_step", "fit", "step")
 _HARMLESS = ("builtins.", "torch.compile", "transformers.")
 #: Methods that give what an optimizer takes.
@@ -167,13 +172,19 @@ _PARTS = ("parameters", "named_parameters", "modules", "named_modules", "childre
 
 def check(run: Run) -> Iterator[Report]:
     """Report switches that nothing can make use of."""
-    if any(run.of(Backward, AutogradGrad, TrainSwitch, TrainerBuild)) or any(run.method_calls(*_TRAINS)):
+    if any(run.of(Backward, AutogradGrad, TrainSwitch)) or any(run.method_calls(*_TRAINS)):
+        return
+    evaluations = {trainer: _evaluation(run, trainer) for trainer in run.of(TrainerBuild)}
+    if None in evaluations.values():
         return
     for enable in run.of(HfEnable):
         uses = list(_uses(run, unwrapped(enable.model)))
         evaluated = next((event.node for event in run.of(EvalSwitch) if _follows(event, enable)), None)
         if evaluated is None and is_loaded(unwrapped(enable.model)) and _are_gradient_free(uses):
             evaluated = uses[0].node
+        if evaluated is None and not uses:
+            of_it = (call for it, call in evaluations.items() if same(unwrapped(it.model), unwrapped(enable.model)))
+            evaluated = next((call.node for call in of_it if call is not None), None)
         if evaluated is not None and not _is_handed_on(run, enable.model, uses):
             yield Report(
                 enable.node,
@@ -181,6 +192,16 @@ def check(run: Run) -> Iterator[Report]:
                 notes=(Remark(evaluated, "the model is evaluated"),),
                 fix=_removal(run, enable),
             )
+
+
+def _evaluation(run: Run, trainer: TrainerBuild) -> Call | None:
+    """The call by which the program evaluates with a Trainer; None where it may train with that too."""
+    made = Result(trainer.call)
+    calls = [call for call in run.program.calls if call.method and same(call.receiver, made)]
+    handed = (given for call in run.program.calls for given in (*call.args, *call.kwargs.values()))
+    if any(call.method not in _EVALUATES for call in calls) or any(same(given, made) for given in handed):
+        return None
+    return next(iter(calls), None)
 
 
 def _uses(run: Run, model: Value) -> Iterator[Call]:

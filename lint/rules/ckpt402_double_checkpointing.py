@@ -597,6 +597,11 @@ def check(run: Run) -> Iterator[Report]:
         inner = _wrapper_around(outer.module)
         if inner is not None and (outer.reentrant or inner.reentrant):
             yield _report(outer, Remark(inner.node, "the block is checkpointed here already"))
+    for checkpoint in run.used(Checkpoint):
+        made = [_wrapper_around(option) for option in options(checkpoint.function)]
+        wrapper = made[0] if None not in made else None
+        if wrapper is not None and True in (checkpoint.reentrant, wrapper.reentrant):
+            yield _report(checkpoint, Remark(wrapper.node, "the block is wrapped here already"))
     for event in run.of(WrapperCheckpointing):
         for enabling in enablings(run):
             enabled = enabling.event
@@ -665,7 +670,7 @@ def _part_of_another(run: Run, accepted: list[Class]) -> Class | None:
     return None
 
 
-def _report(event: WrapperCheckpointing, note: Remark) -> Report:
+def _report(event: WrapperCheckpointing | Checkpoint, note: Remark) -> Report:
     return Report(
         event.node,
         "the same block is checkpointed twice, so it runs three times a step; keep one of the two",
