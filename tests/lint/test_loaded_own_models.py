@@ -34,6 +34,10 @@ class Made:
 """
 _STEP = "for ids in loader:\n    model(ids).square().mean().backward()\n    optimizer.step()\n"
 WRONG = {
+    "only generates": (
+        'model = Writer.from_pretrained("mine")\nmodel.activation_checkpointing_enable()\nids = model.generate(prompt)\n',
+        "CKPT211",
+    ),
     "keywords of layers": (
         'model = Encoder.from_pretrained("mine").to("cuda")\n'
         'model.activation_checkpointing_enable({"use_reentrant": True})\nmodel.train()\n' + _STEP,
@@ -48,9 +52,6 @@ WRONG = {
 RIGHT = {
     "the other variant": (
         'model = Encoder.from_pretrained("mine")\nmodel.activation_checkpointing_enable()\nmodel.train()\n' + _STEP
-    ),
-    "loaded in eval mode": (
-        'model = Writer.from_pretrained("mine")\nmodel.activation_checkpointing_enable()\nids = model.generate(prompt)\n'
     ),
     "a loader of its own": 'model = Made.from_pretrained("mine")\nids = model.generate(prompt)\n',
     "more than the model": (

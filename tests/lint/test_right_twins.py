@@ -269,7 +269,7 @@ BUILD = "trainer = Trainer(model=model, args=args, train_dataset=rows)"
     [
         ((ENABLE, BUILD, "trainer.train()"), ["CKPT202"]),
         ((ENABLE, BUILD, "return trainer"), ["CKPT202"]),
-        ((ENABLE, BUILD, "trainer.evaluate()"), []),
+        ((ENABLE, BUILD, "trainer.evaluate()"), ["CKPT211"]),
         ((BUILD, "trainer.train()", ENABLE), []),
     ],
 )
