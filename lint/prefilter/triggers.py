@@ -431,6 +431,14 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("apply_activation_checkpointing", "requires_grad"),
         ("activation_checkpointing", "requires_grad", "FSDPStrategy"),
         ("checkpoint_seq", "requires_grad"),
+        ("utils.checkpoint", "grad_fn"),
+        ("module checkpointing", "deepspeed", "grad_fn"),
+        ("_manipulate", "grad_fn"),
+        ("timm.models import checkpoint", "grad_fn"),
+        ("checkpoint_wrapper", "grad_fn"),
+        ("apply_activation_checkpointing", "grad_fn"),
+        ("activation_checkpointing", "FSDPStrategy", "grad_fn"),
+        ("checkpoint_seq", "grad_fn"),
     ),
     (
         ("utils.checkpoint", "use_reentrant"),
@@ -532,7 +540,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ),
     (
         ("activation_checkpointing", "TrainingArguments", "deepspeed"),
-        ("activation_checkpointing", "Config", "deepspeed", "import trl"),
+        ("activation_checkpointing", "deepspeed", "Config", "import trl"),
         ("activation_checkpointing", "Arguments", "deepspeed", "swift"),
         ("activation_checkpointing", "deepspeed", "deepspeed.initialize"),
     ),

@@ -216,7 +216,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT132", "grad-mode-branch-in-reentrant-checkpoint", Severity.ERROR
-NEEDS = together(("is_grad_enabled", "requires_grad"), Checkpointing)
+NEEDS = together(("is_grad_enabled", "requires_grad", "grad_fn"), Checkpointing)
 
 
 def check(run: Run) -> Iterator[Report]:

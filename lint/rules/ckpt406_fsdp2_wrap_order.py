@@ -214,9 +214,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Attr, Const, Element, Instance, Result, Seq, Value, same
+from ..facts.values import Absent, Attr, Const, Element, Instance, Ref, Result, Seq, Value, same
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, CheckpointWrap, Compile, Fsdp2Shard, WrapperCheckpointing
+from ..model.frozen.frozen_inputs import path_in
+from ..model.known_models.backbones import BOTTOMS
+from ..model.known_models.transformers_layers import is_checkpointed_layer
 from ..model.libraries.sharding import root
 from ..model.names import canonical
 from ..model.regions.bodies import classes_checked
@@ -280,8 +283,17 @@ def _shards_wrapped(run: Run, shard: Fsdp2Shard, wrap: WrapperCheckpointing) -> 
         if isinstance(sharded, Instance) and sharded.cls in checked and _is_in_the_only(run, sharded, wrap.model):
             return True
         is_part = isinstance(shard.module, Element) and root(shard.module) is root(wrap.model)
-        return is_part and any(_asks_for(guard, checked) for guard in shard.place.guards)
+        asked = any(_asks_for(guard, checked) for guard in shard.place.guards)
+        return is_part and (asked or _are_all_layers(shard.module, wrap.model, checked))
     return same(shard.module, wrap.module) or _are_layers_of_one_list(shard.module, wrap.module)
+
+
+def _are_all_layers(sharded: Value, model: Value, checked: list[Value]) -> bool:
+    """Whether a loop goes through all decoder layers of a model of transformers, which are what is ``checked`` for."""
+    if not isinstance(sharded, Element) or sharded.index is not None:
+        return False
+    is_list = path_in(sharded.of, root(model)) in BOTTOMS
+    return is_list and any(isinstance(kind, Ref) and is_checkpointed_layer(canonical(kind.name)) for kind in checked)
 
 
 def _are_layers_of_one_list(left: Value, right: Value) -> bool:

@@ -130,19 +130,27 @@ def _is_answer(value: ast.expr, question: ast.expr) -> bool:
 def _asking_for_gradient(function: ast.FunctionDef, data: str) -> Iterator[ast.Attribute]:
     """`hidden.requires_grad` where ``hidden`` is computed from the parameter ``data``: `no_grad` leaves it False.
 
-    An input keeps its own flag in both passes.
+    So does `hidden.grad_fn`. An input keeps its own flag in both passes.
     """
     computed: set[str] = set()
-    stored = _stored(function)
     for statement in straight(function.body, ast.With):
         for node in ast.walk(statement):
             match node:
-                case ast.Attribute(value=ast.Name(id=name), attr="requires_grad", ctx=ast.Load()) if name in computed:
-                    yield node
+                case ast.Attribute(value=ast.Name(id=name), attr=attribute, ctx=ast.Load()) if name in computed:
+                    if attribute in ("requires_grad", "grad_fn") and not _is_bound_before(name, node, statement):
+                        yield node
+        inputs = {data, *computed}
+        computed -= set(_stored(statement))
         match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _computes(value, {data, *computed}):
-                if stored.count(name) == 1 and name != data:
-                    computed.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name != data and _computes(value, inputs):
+                computed.add(name)
+
+
+def _is_bound_before(name: str, node: ast.expr, statement: ast.AST) -> bool:
+    """Whether ``statement`` binds ``name`` anew in front of ``node``, or in a loop around it."""
+    stores = (part for part in ast.walk(statement) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
+    in_loop = isinstance(statement, ast.For | ast.While)
+    return any(part.id == name and (in_loop or part.lineno < node.lineno) for part in stores)
 
 
 def _computes(value: ast.expr, inputs: set[str]) -> bool:
@@ -161,7 +169,7 @@ def _carries(value: ast.expr, inputs: set[str]) -> bool:
     return (isinstance(value, ast.Name) and value.id in inputs) or _computes(value, inputs)
 
 
-def _stored(function: FunctionNode) -> list[str]:
-    """The names that are bound in ``function``, once for each time that they stand there."""
-    names = (node for node in ast.walk(function) if isinstance(node, ast.Name))
+def _stored(body: ast.AST) -> list[str]:
+    """The names that are bound in ``body``, once for each time that they stand there."""
+    names = (node for node in ast.walk(body) if isinstance(node, ast.Name))
     return [name.id for name in names if isinstance(name.ctx, ast.Store)]
