@@ -656,6 +656,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     (
         "checkpointing_enable",
         "utils.checkpoint",
+        "prepare_model_for_kbit_training",
         ".enable_gradient_checkpointing",
         ".set_gradient_checkpointing",
         ".set_grad_checkpointing",

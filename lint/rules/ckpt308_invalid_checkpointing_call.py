@@ -124,6 +124,20 @@ class UNet(nn.Module):
         self.down = cp.checkpoint(self.down, use_reentrant=False)  # error
 ```
 ```python
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Sequential(nn.Linear(8, 8), nn.GELU()), nn.Linear(8, 2)
+
+    def forward(self, x, mask):
+        x = checkpoint(self.body(x), use_reentrant=False)  # error
+        x = checkpoint(self.body, x, mask, use_reentrant=False)  # error
+        return self.head(checkpoint(self.body, x, use_reentrant=False))
+```
+```python
 from torch.utils.checkpoint import checkpoint
 
 def enable(model, head):
@@ -491,6 +505,7 @@ from ..facts.objects.classes import ancestors
 from ..facts.values import Const, Instance, Ref, Result, equals, is_absent, is_given, options, same
 from ..finding import Applicability, Severity
 from ..model.calls.block_arguments import misfit_of_block
+from ..model.calls.run_first import misfit_of_one_input, result_given_as_function
 from ..model.calls.without_input import has_fallback, lacks_input, swallowed_by, written_block
 from ..model.conditions.guards import is_tested
 from ..model.events import (
@@ -534,6 +549,7 @@ _MAKERS = (".from_pretrained", ".from_config")
 NEEDS = (
     HfEnable,
     "utils.checkpoint",
+    "prepare_model_for_kbit_training",
     ".enable_gradient_checkpointing",
     ".set_gradient_checkpointing",
     ".set_grad_checkpointing",
@@ -789,7 +805,10 @@ def _unbound(run: Run) -> Iterator[Report]:
                 f"gets it: {error} when the module first runs; drop it",
             )
     for event in run.written(Checkpoint):
-        problem = misfit_of_block(run, event)
+        if (done := result_given_as_function(run, event)) is not None:
+            yield _run_first(event, done)
+            continue
+        problem = misfit_of_block(run, event) or misfit_of_one_input(run, event)
         if problem is not None:
             yield Report(event.node, f"this call raises a TypeError: {_block(event)} {problem}")
         elif lacks_input(run, event) and (report := _run_at_once(event)) is not None:
@@ -813,6 +832,19 @@ def _run_at_once(event: Checkpoint) -> Report | None:
         f"this runs `{source_text(block)}` at once, without its input, which raises {raises}; where the forward pass "
         f"runs it, write `checkpoint({module}, x, use_reentrant=False)`",
         notes=() if handler is None else (Remark(handler, "this catches the TypeError"),),
+    )
+
+
+def _run_first(event: Checkpoint, done: ast.Call) -> Report:
+    """For a block that is called where it should be handed over."""
+    block, given = source_text(done.func), [source_text(part) for part in (*done.args, *done.keywords)]
+    meant = ", ".join((block, *([] if event.inputs else given)))
+    change = Rewrite(Applicability.UNSAFE, f"Hand `{block}` over", (Replace(done, meant),))
+    return Report(
+        event.node,
+        f"`{source_text(done)}` runs here, and the checkpoint calls its result, a tensor: a TypeError; hand over the "
+        f"block and its input: `checkpoint({meant}, ...)`",
+        fix=None if done.keywords else change,
     )
 
 

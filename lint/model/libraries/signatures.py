@@ -40,6 +40,9 @@ SIGNATURES = {
     "torch.utils.checkpoint.create_selective_checkpoint_contexts": Signature(
         ("policy_fn_or_list", "allow_cache_entry_mutation"), 1
     ),
+    "peft.prepare_model_for_kbit_training": Signature(
+        ("model", "use_gradient_checkpointing", "gradient_checkpointing_kwargs", "auto_clear_cache"), 1
+    ),
 }
 
 
