@@ -138,7 +138,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, Instance, Result, equals, is_absent, options
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable, KbitPrepare, SwiftArgs, TrainerArgs
+from ..model.events import HfEnable, KbitPrepare, KwargsWrite, SwiftArgs, TrainerArgs
 from ..model.libraries.finished_models import trainer_may_enable
 from ..model.libraries.trainer import KWARGS, SWITCHES, default_switch
 from ..model.needs import together
@@ -165,6 +165,7 @@ def check(run: Run) -> Iterator[Report]:
         return
     if not trainer_may_enable(run):
         yield from _prepared(prepared)
+    yield from _written_later(run)
     for args in run.of(TrainerArgs):
         given = from_json(args.kwargs)
         if isinstance(given, Dict) and given.items and _is_off(args) and not _may_be_turned_on(run, args):
@@ -176,6 +177,18 @@ def check(run: Run) -> Iterator[Report]:
                 fix=Rewrite(Applicability.UNSAFE, f"Add `{switch}=True`", (SetKeyword(args.node, switch, "True"),))
                 if switch
                 else None,
+            )
+
+
+def _written_later(run: Run) -> Iterator[Report]:
+    """`args.gradient_checkpointing_kwargs = {...}` of arguments whose switch stays off."""
+    for write in run.of(KwargsWrite):
+        written = from_json(write.kwargs)
+        made = [args for args in run.of(TrainerArgs) if _is_made_by(args, write.target)]
+        are_off = bool(made) and all(_is_off(args) and not _may_be_turned_on(run, args) for args in made)
+        if are_off and isinstance(written, Dict) and written.items:
+            yield Report(
+                write.node, "checkpointing is off here, so these arguments have no effect; turn it on or remove them"
             )
 
 
