@@ -21,6 +21,8 @@ class Choice(NamedTuple):
     test: ast.expr
     checkpointed: Sequence[ast.stmt]
     plain: Sequence[ast.stmt]
+    #: What each branch does behind a loop that the calls are in.
+    behind: tuple[Sequence[ast.stmt], Sequence[ast.stmt]] = ((), ())
 
 
 def choice_between(checkpointed: Call, plain: Call) -> Choice | None:
@@ -54,10 +56,12 @@ def _of_expressions(node: ast.IfExp, mine: ast.AST, other: ast.AST) -> Choice | 
 def _in_loops(choice: Choice, mine: list[ast.AST], others: list[ast.AST]) -> Choice:
     """The choice between the bodies of two loops over the same, where each branch is such a loop."""
     checkpointed, plain = _past_versions(choice.checkpointed, mine), _past_versions(choice.plain, others)
+    behind: tuple[Sequence[ast.stmt], Sequence[ast.stmt]] = ((), ())
     match _statement_on(checkpointed, mine), _statement_on(plain, others):
         case ast.For() as here, ast.For() as there if _heads(here) == _heads(there):
+            behind = checkpointed[checkpointed.index(here) + 1 :], plain[plain.index(there) + 1 :]
             checkpointed, plain = _past_versions(here.body, mine), _past_versions(there.body, others)
-    return Choice(choice.test, checkpointed, plain)
+    return Choice(choice.test, checkpointed, plain, behind)
 
 
 def _heads(loop: ast.For) -> tuple[str, str]:

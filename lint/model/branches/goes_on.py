@@ -88,8 +88,21 @@ def _changes(step: ast.expr, inner: ast.expr, part: ast.expr, function: Function
         case ast.Call(func=ast.Attribute(value=receiver, attr=name)) if receiver is inner:
             return name in _FUNCTIONS
         case ast.Call(func=called):
-            return all(map(_is_changing, options(value_of(called, function))))
+            values = list(options(value_of(called, function)))
+            return all(map(_is_changing, values)) or (_drops(step) and all(map(_is_dropout, values)))
     return False
+
+
+def _is_dropout(called: Value) -> bool:
+    return isinstance(called, Ref) and canonical(called.name).startswith("torch.nn.functional.dropout")
+
+
+def _drops(call: ast.Call) -> bool:
+    """Whether a call of `dropout` drops something in training: `F.dropout(x, 0.1, self.training)`."""
+    given = dict(zip(("input", "p", "training"), call.args, strict=False)) | {it.arg: it.value for it in call.keywords}
+    chance, training = given.get("p"), given.get("training")
+    is_off = isinstance(training, ast.Constant) and not training.value
+    return not is_off and (chance is None or (isinstance(chance, ast.Constant) and bool(chance.value)))
 
 
 def _is_other_than(operand: ast.expr, neutral: int | None, part: ast.expr, function: Function) -> bool:

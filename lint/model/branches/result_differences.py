@@ -23,7 +23,7 @@ from .goes_on import goes_on_from, value_of
 from .parting import asks_for_mode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from ...facts.values import Function, FunctionNode, Place, Value
     from .arguments import Argument
@@ -63,6 +63,19 @@ def difference_of_results(pair: Pair) -> Difference | None:
             found = _of_another_block(here[place], there[place], function)
         if found is None and not means_more and not any(key.startswith("<") for key in (*here, *there)):
             found = _of_more(here[place], there[place], pair)
+        if found is not None:
+            return found
+    return None if means_more else _behind_loops(choice.behind, pair)
+
+
+def _behind_loops(behind: tuple[Sequence[ast.stmt], Sequence[ast.stmt]], pair: Pair) -> Difference | None:
+    """What one branch does to a variable behind its loop over the blocks, and the other does not."""
+    here, there = map(effects, behind)
+    if any(not key.isidentifier() or key == "return" for key in (*here, *there)):
+        return None
+    for place in here.keys() ^ there.keys():
+        before = ast.Name(place, ast.Load())
+        found = _of_more(here.get(place, before), there.get(place, before), pair)
         if found is not None:
             return found
     return None
