@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import is_inside
 from ...facts.straight import only_call
-from ...facts.values import Attr, Element, Function, Method, Param, Unknown, same
+from ...facts.values import Attr, Element, Function, Method, Param, Partial, Unknown, same
 from ..events import Checkpoint, CheckpointSequential, LayerCheckpoint
 from ..texts.written_texts import bound_once
 from .arguments import Argument
@@ -68,7 +68,17 @@ def checkpointed_sides(event: TorchCheckpoint | LayerCheckpoint, run: History) -
         passed = passed_on(function, given, run.bodies.calls_in(function), event.place.function)
         if passed is not None:
             yield Side(event.call, passed.block, passed.arguments)
+    if isinstance(function, Partial) and (bound := _bound_early(function)) is not None:
+        count = sum(part.position is not None for part in bound)
+        moved = [part if part.position is None else part._replace(position=part.position + count) for part in given]
+        yield Side(event.call, function.func, [*bound, *moved])
     yield from _called_for(event, function, run)
+
+
+def _bound_early(partial: Partial) -> list[Argument] | None:
+    """What `functools.partial(block, mask=mask)` gives the block; None where that is not all written there."""
+    written = _written_arguments(partial.call, 1)
+    return None if written is None or partial.open_args or partial.open_kwargs else written
 
 
 def _called_for(event: Checkpoint | LayerCheckpoint, block: Value, run: History) -> Iterator[Side]:
