@@ -243,6 +243,7 @@ what is behind it.
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from ..facts.identifiers import attributes_in
@@ -272,7 +273,6 @@ from ..model.tensors.tensor_values import is_operation
 from ..model.types import bases, is_hf_model, same_object
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Call, Place
@@ -356,8 +356,10 @@ def _made_anew(run: Run) -> Iterator[tuple[str, tuple[str, ...], Value, ast.AST,
         written, value = call.node.args[0], call.args[0]
         while isinstance(value, Result) and value.call.method in _CUTS and value.call.attribute is not None:
             written, value = value.call.attribute.value, value.call.receiver
-        name = source_text(written)
-        if stored_under(run, call) == {name}:
+        stored = stored_under(run, call)
+        # `loss = Variable(criterion(x, y), requires_grad=True)` gives the result its first name.
+        name = next(iter(stored), "") if isinstance(written, ast.Call) else source_text(written)
+        if stored == {name}:
             yield name, (name,), value, call.node, call.place
 
 

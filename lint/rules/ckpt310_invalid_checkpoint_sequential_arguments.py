@@ -212,11 +212,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.objects.classes import is_run_as_written
+from ..facts.objects.classes import ancestors, is_run_as_written
 from ..facts.objects.containers import container_kind, elements, length_of
 from ..facts.objects.torch_classes import is_known_class
 from ..facts.parameters import defaults
-from ..facts.values import Class, Const, Dict, Function, Result, Seq, equals, is_given, options
+from ..facts.values import Class, Const, Dict, Function, Instance, Result, Seq, equals, is_given, options
 from ..finding import Severity
 from ..model.calls.call_targets import call_targets
 from ..model.calls.own_calls import is_called_as_written
@@ -225,6 +225,7 @@ from ..model.libraries.signatures import SIGNATURES, misfit
 from ..model.names import canonical
 from ..model.report import Report
 from ..model.tensors.tensor_values import is_tensor
+from ..model.types import bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -247,7 +248,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report calls that raise."""
     for event in run.of(CheckpointSequential):
         problem = _swapped(event) or _segments(event) or _keywords(event) or _unbound(event) or _inputs(event)
-        problem = problem or _one_value(run, event)
+        problem = problem or _one_value(run, event) or _one_module(event)
         if problem:
             yield Report(event.node, problem)
 
@@ -304,6 +305,21 @@ def _one_value(run: Run, event: CheckpointSequential) -> str:
                 f"{needed[0]}; take them apart inside of the module"
             )
     return ""
+
+
+def _one_module(event: CheckpointSequential) -> str:
+    """Whether it is given one module, which is no list of them."""
+    module = event.functions
+    if not isinstance(module, Instance) or module.call is None or container_kind(module):
+        return ""
+    owners = (module.cls, *ancestors(module.cls))
+    has_length = any(name in owner.body for owner in owners for name in ("__len__", "__getattr__"))
+    if has_length or set(bases(module.cls)) != {"torch.nn.Module"}:
+        return ""
+    return (
+        f"this call raises a TypeError: `{module.cls.name}` is one module and has no length; give the list of its "
+        "blocks, or call `checkpoint`"
+    )
 
 
 def _needed(run: Run, module: Value) -> str:
