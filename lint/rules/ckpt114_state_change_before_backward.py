@@ -2,11 +2,12 @@
 
 ## What it does
 Flags what stands between the call of a checkpointed model and the `backward()` of the loss it feeds: `set_adapter`,
-`load_state_dict` or `step()` of an optimizer that holds the model's parameters, `eval()` on a model with dropout, a
-schedule that sets an attribute which the layers compute with; and a `backward()` inside `with model.disable_adapter()`.
-Functions of the program that run the forward pass, change the model or call `backward()` are followed, and a loss that
-a loop keeps for the `backward()` of its next iteration. A forward pass under `no_grad` in between, as for the reference
-model of DPO, is fine, and so is a change that is taken back before `backward()`.
+`load_state_dict` or `step()` of an optimizer that holds the model's parameters, a change of its weights in place,
+`eval()` on a model with dropout, a schedule that sets an attribute which the layers compute with; and a `backward()`
+inside `with model.disable_adapter()`. Functions of the program that run the forward pass, change the model or call
+`backward()` are followed, a loss that a loop keeps for the `backward()` of its next iteration, and losses that a loop
+takes in turn. A forward pass under `no_grad` in between, as for the reference model of DPO, is fine, and so is a change
+that is taken back before `backward()`.
 
 ## Why is this bad?
 Layers run again in the backward pass, with the model as it is then: gradients belong to neither state, 40 to 380 %
@@ -193,8 +194,71 @@ def train(name):
         loss.backward()
         optimizer.step()
 ```
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+
+def losses_of(net, first, second):
+    return net(first).mean(), net(second).mean()
+
+def in_turn(batches):
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    for first, second in batches:
+        for loss in (net(first).mean(), net(second).mean()):
+            loss.backward()
+            optimizer.step()  # error
+        one, other = losses_of(net, first, second)
+        one.backward()
+        optimizer.step()  # error
+        other.backward()
+
+def clipped(batches):
+    net = Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    for batch in batches:
+        loss = net(batch).mean()
+        for weight in net.parameters():
+            weight.data.clamp_(-1, 1)  # error
+        loss.backward()
+        optimizer.step()
+```
 
 ## Good
+```python
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+
+def in_turn(batches):
+    net, average = Net(), Net()
+    optimizer = torch.optim.AdamW(net.parameters())
+    for first, second in batches:
+        for loss in (net(first).mean(), net(second).mean()):
+            loss.backward()
+        for kept, weight in zip(average.parameters(), net.parameters()):
+            kept.data.lerp_(weight.data, 0.01)
+        optimizer.step()
+        for weight in net.parameters():
+            weight.data.clamp_(-1, 1)
+```
 ```python
 import torch
 from mine import batches
@@ -451,6 +515,18 @@ except RuntimeError as error:
 else:
     raise AssertionError("no error")
 
+def clipped(checkpointing):
+    torch.manual_seed(0)
+    block, x = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 8)), torch.randn(4, 8)
+    wanted = torch.autograd.grad(block(x).square().sum(), block[0].weight)[0]
+    loss = (checkpoint(block, x, use_reentrant=False) if checkpointing else block(x)).square().sum()
+    for weight in block.parameters():
+        weight.data = weight.data.clamp(-0.1, 0.1)
+    loss.backward()
+    return float((block[0].weight.grad - wanted).norm() / wanted.norm())
+
+assert clipped(True) > 0.1 and clipped(False) < 1e-6
+
 def adapter_gradient(checkpointing, switch):
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -497,15 +573,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.origin import origin
-from ..facts.values import Instance, Result, Value, equals
+from ..facts.values import Instance, Result, Value
 from ..finding import Severity
 from ..model.events import Backward, BlockWrapping, Checkpoint, HfEnable, TorchCheckpoint
-from ..model.flow.frames import call_beside, follows
+from ..model.flow.frames import call_beside, comes_behind
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Remark, Report
 from ..model.state.adapters_in_turn import adapters_in_turn
-from ..model.state.changes_between import attributes_between, changes_between, steps_before_next_iteration
+from ..model.state.changes_between import (
+    attributes_between,
+    changes_between,
+    steps_before_next_iteration,
+    steps_between_losses,
+)
+from ..model.state.losses_in_turn import is_always, keeps_graph, loop_over_losses
+from ..model.state.weights_in_place import weights_set
 from ..model.tensors.gradient_free import is_gradient_free, may_lack_graph
 from ..model.types import is_hf_model, unwrapped
 
@@ -535,13 +618,33 @@ def check(run: Run) -> Iterator[Report]:
         for backward in _backwards_of(run, model, forward, losses):
             for change in changes_between(run, model, forward, backward):
                 yield _report(_shown(run, change, forward), forward, backward)
+            for moment in weights_set(run, model, forward, backward):
+                beside = call_beside(run, moment, forward)
+                yield _report(moment.node if beside is None else beside.node, forward, backward)
             for node in attributes_between(run, model, forward, backward):
                 yield _report(node, forward, backward)
+    yield from _between_losses(run, losses, backwards)
     for backward in backwards:
         kept = losses.kept_for_next_iteration(backward)
         for forward, model in _forwards_kept(run, losses, backward) if kept else ():
             for change in steps_before_next_iteration(run, model, forward, backward, kept):
                 yield _report(change.node, forward, backward, ", of the next iteration")
+
+
+def _between_losses(run: Run, losses: Losses, backwards: list[Call]) -> Iterator[Report]:
+    """The steps of a loop over losses that were all computed before it."""
+    turns = {call.node: (call, loop) for call in backwards if (loop := loop_over_losses(call)) is not None}
+    for forward in run.program.calls if turns else ():
+        model = unwrapped(forward.func)
+        known = isinstance(model, Instance) or (isinstance(forward.func, Result) and is_hf_model(model))
+        fed = {call.node for call in losses.fed_by(forward) if call.node in turns} if known else set()
+        if not fed or not is_checkpointed(run, model, forward) or not is_always(run, forward, model):
+            continue
+        for backward, loop in (turns[node] for node in turns if node in fed):
+            if loop in forward.place.loops or may_lack_graph(forward, backward) or _cuts_off(run, model):
+                continue
+            for step in steps_between_losses(run, model, forward, backward, loop):
+                yield _report(step.node, forward, backward, ", of the next iteration")
 
 
 def _shown(run: Run, change: Call, forward: Call) -> ast.AST:
@@ -568,7 +671,7 @@ def _forwards(run: Run, losses: Losses) -> Iterator[tuple[Call, Value]]:
     for forward in run.program.calls:
         model = unwrapped(forward.func)
         known = isinstance(model, Instance) or (isinstance(forward.func, Result) and is_hf_model(model))
-        if not known or not any(follows(run, call, forward) for call in losses.fed_by(forward)):
+        if not known or not any(comes_behind(run, call, forward) for call in losses.fed_by(forward)):
             continue
         if is_checkpointed(run, model, forward):
             yield forward, model
@@ -580,10 +683,9 @@ def _forwards(run: Run, losses: Losses) -> Iterator[tuple[Call, Value]]:
 
 def _summed_up(run: Run, losses: Losses) -> Iterator[tuple[Call, Value]]:
     """The calls of checkpointed models in loops that set adapters; a backward pass behind the loop gets their sum."""
-    homes = {call.place.loops for call in run.method_calls("set_adapter") if call.place.loops}
-    for forward in run.program.calls if homes else ():
+    for forward in run.program.calls if any(run.method_calls("set_adapter")) else ():
         model = unwrapped(forward.func)
-        known = forward.place.loops in homes and isinstance(forward.func, Result) and is_hf_model(model)
+        known = isinstance(forward.func, Result) and is_hf_model(model)
         if known and any(losses.fed_by(forward)) and is_checkpointed(run, model, forward):
             yield forward, model
 
@@ -602,14 +704,10 @@ def _forwards_kept(run: Run, losses: Losses, backward: Call) -> Iterator[tuple[C
 def _backwards_of(run: Run, model: Value, forward: Call, losses: Losses) -> Iterator[Call]:
     """The backward passes that run the layers of ``forward`` again: only one that keeps the graph has another one."""
     for call in losses.fed_by(forward):
-        if follows(run, call, forward) and not may_lack_graph(forward, call):
+        if comes_behind(run, call, forward) and not may_lack_graph(forward, call):
             yield call
-            if not _keeps_graph(call) or _cuts_off(run, model):
+            if not keeps_graph(call) or _cuts_off(run, model):
                 return
-
-
-def _keeps_graph(backward: Call) -> bool:
-    return any(equals(backward.argument(None, name), True) is True for name in ("retain_graph", "create_graph"))
 
 
 def _cuts_off(run: Run, model: Value) -> bool:

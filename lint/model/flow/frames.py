@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from ...facts.values import Call, Place
+    from ...facts.values import Call, Loop, Place
     from ..history import History
     from .ordering import Moment
+
+    Loops: TypeAlias = tuple[Loop, ...]
 
 
 class Ways(NamedTuple):
@@ -53,14 +55,38 @@ def _shared_depth(left: Place, right: Place) -> int:
 
 def follows(run: History, later: Moment, earlier: Moment) -> bool:
     """Whether one comes after the other in the same iteration of the loops of the function that they share."""
-    if later.place.walk != earlier.place.walk or later.order <= earlier.order:
+    loops = _loops_of(run, later, earlier)
+    return loops is not None and loops[0] == loops[1]
+
+
+def comes_behind(run: History, later: Moment, earlier: Moment) -> bool:
+    """Whether one comes after the other, which a loop may have repeated that is over then."""
+    loops = _loops_of(run, later, earlier)
+    return loops is not None and loops[0] == loops[1][: len(loops[0])]
+
+
+def stands_between(run: History, change: Moment, first: Moment, last: Moment) -> bool:
+    """Whether ``change`` comes after ``first`` and before ``last``; each of the two may stand in a loop of its own."""
+    before, behind, whole = _loops_of(run, change, first), _loops_of(run, last, change), _loops_of(run, last, first)
+    if before is None or behind is None or whole is None:
         return False
+    if before[0] == before[1] and behind[0] == behind[1]:
+        return True
+    around = behind[0]
+    are_over = around == behind[1][: len(around)] and whole[0] == whole[1][: len(whole[0])]
+    return are_over and all(loop in around for loop in before[0] if loop in before[1])
+
+
+def _loops_of(run: History, later: Moment, earlier: Moment) -> tuple[Loops, Loops] | None:
+    """The loops around both in the function that they share; None where no run comes to one after the other."""
+    if later.place.walk != earlier.place.walk or later.order <= earlier.order or later.place.excludes(earlier.place):
+        return None
     around = _calls_from_shared_function(run, later, earlier)
     if around is None:
-        return False
+        return None
     here: Moment = around.left[0] if around.left else later
     there: Moment = around.right[0] if around.right else earlier
-    return here.place.loops == there.place.loops and not later.place.excludes(earlier.place)
+    return here.place.loops, there.place.loops
 
 
 def call_beside(run: History, moment: Moment, other: Moment) -> Call | None:

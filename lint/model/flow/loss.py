@@ -11,13 +11,14 @@ from ...facts.parameters import positional_names
 from ...facts.values import Function, Method
 from .frames import ways_from_shared_function
 from .gradient_steps import Cuts, Position, Steps, carried, end_of, own_nodes, position, reads
-from .statements import body_around
+from .statements import body_around, holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from ...facts.values import Call, FunctionNode, Value
     from ..history import History
+    from .frames import Ways
 
 
 class Losses:
@@ -87,18 +88,62 @@ class Losses:
         ways = ways_from_shared_function(self._run, source, sink)
         if ways is None or not all(map(self.is_returned, ways.left[1:])):
             return False
-        return ways.left[0].node in self._sources_of(ways.right)
+        return ways.left[0].node in self._sources_of(ways.right) and self._takes_its_element(ways)
+
+    def comes_from(self, source: Call, sink: Call, part: ast.expr) -> bool:
+        """Whether ``part``, of the function that ``sink`` stands in, surely holds what ``source`` gives."""
+        ways = ways_from_shared_function(self._run, source, sink)
+        if ways is None or len(ways.right) > 1 or not all(map(self.is_returned, ways.left[1:])):
+            return False
+        return ways.left[0].node in self._calls_in(body_around(self._run, sink), [part], position(part))
+
+    def _takes_its_element(self, ways: Ways) -> bool:
+        """Whether the sink gets the part of a returned tuple that has the source: `first, second = losses_of(model)`.
+
+        So it is where the elements are not told apart.
+        """
+        names = self._unpacked(ways)
+        if len(ways.left) < 2 or not names:
+            return True
+        inner, given = ways.left[1], ways.left[0].node
+        returned = self._returned_behind(inner)
+        if not all(isinstance(it, ast.Tuple) and len(it.elts) == len(names) for it in returned):
+            return True
+        body, taken = body_around(self._run, ways.left[0]), set[str]()
+        wanted = set(self._reads(*self._given_to(ways.right)))
+        for value in self._traced(body, wanted, position(ways.right[0].node)):
+            taken |= wanted if value is given else set()
+        function = body_around(self._run, inner)
+        return any(
+            inner.node in self._calls_in(function, [part], position(part))
+            for value in returned
+            if isinstance(value, ast.Tuple)
+            for name, part in zip(names, value.elts, strict=True)
+            if name in taken
+        )
+
+    def _unpacked(self, ways: Ways) -> list[str]:
+        """The variables that get the elements of what the call of the source's function gives."""
+        match holder_of(self._run, ways.left[0]):
+            case ast.Assign(targets=[ast.Tuple(elts=parts)]):
+                names = [part.id for part in parts if isinstance(part, ast.Name)]
+                return names if len(names) == len(parts) else []
+        return []
 
     def _sources_of(self, way: list[Call]) -> frozenset[ast.AST]:
         """The calls beside the first of ``way``, in one function, whose results go into the last one."""
         key = tuple(way)
         if key not in self._sources:
-            given: list[ast.expr] = [way[-1].node]
-            for inner, caller in pairwise(reversed(way)):
-                given = self._handed_over(inner, caller, given)
             body = body_around(self._run, way[0])
-            self._sources[key] = self._calls_in(body, given, position(way[0].node))
+            self._sources[key] = self._calls_in(body, self._given_to(way), position(way[0].node))
         return self._sources[key]
+
+    def _given_to(self, way: list[Call]) -> list[ast.expr]:
+        """What the function of the first of ``way`` gives to the last one."""
+        given: list[ast.expr] = [way[-1].node]
+        for inner, caller in pairwise(reversed(way)):
+            given = self._handed_over(inner, caller, given)
+        return given
 
     def _calls_in(self, body: ast.AST, values: list[ast.expr], end: Position) -> frozenset[ast.AST]:
         """The calls that ``values``, which stand at ``end``, hold or come from; each forward pass asks for them."""
@@ -122,18 +167,23 @@ class Losses:
 
     def is_returned(self, call: Call) -> bool:
         """Whether the function that makes ``call`` gives what that gives to its caller, gradients included."""
-        function, place = call.place.function, call.place
+        function = call.place.function
         if function is None or not is_run_as_written(function):
             return False
-        found = [
-            _returned(it.node)
-            for it in self._run.program.returns.get(function.node, ())
-            if (it.place.walk, it.place.stack) == (place.walk, place.stack) and not it.place.excludes(place)
-        ]
-        later = [value for value in found if end_of(value) > position(call.node)]
+        later = self._returned_behind(call)
         return bool(later) and all(
             call.node in self._calls_in(function.node, [value], position(value)) for value in later
         )
+
+    def _returned_behind(self, call: Call) -> list[ast.expr]:
+        """What the function that makes ``call`` may return then, as it is written."""
+        function, place = call.place.function, call.place
+        found = [
+            _returned(it.node)
+            for it in (self._run.program.returns.get(function.node, ()) if function is not None else ())
+            if (it.place.walk, it.place.stack) == (place.walk, place.stack) and not it.place.excludes(place)
+        ]
+        return [value for value in found if end_of(value) > position(call.node)]
 
     def _handed_over(self, inner: Call, caller: Call, values: list[ast.expr]) -> list[ast.expr]:
         """The arguments of ``caller`` that ``values``, in ``inner`` of the function it called, come from."""

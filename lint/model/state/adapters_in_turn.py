@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes, uncounted
-from ...facts.values import one
-from ..flow.frames import iteration_of
+from ...facts.parameters import positional_names
+from ...facts.values import Method, one
+from ..flow.frames import call_beside, iteration_of
 from ..flow.statements import body_around
 from ..texts.written_texts import WrittenTexts
 from ..types import unwrapped
@@ -29,27 +30,44 @@ def adapters_in_turn(run: Run, model: Value, forward: Call, backward: Call) -> I
         forward: Its call, in a loop that sums up losses.
         backward: What gets the sum, behind the loop.
     """
-    loop = _loop_left(forward, backward)
-    if loop is None or not _sums_up(run, loop, backward) or not _has_several(run, loop, forward):
+    own = call_beside(run, forward, backward) or forward
+    loop = _loop_left(own, backward)
+    if loop is None or not _sums_up(run, loop, backward) or not _has_several(run, loop, own):
         return
     variables = names_in(loop.target)
     for call in run.method_calls("set_adapter"):
-        beside = iteration_of(call) == iteration_of(forward) and not call.place.excludes(forward.place)
-        given = [*call.node.args, *(word.value for word in call.node.keywords)]
+        change = call_beside(run, call, backward) or call
+        beside = iteration_of(change) == iteration_of(own) and not call.place.excludes(forward.place)
+        given = _written_beside(call, change)
         if beside and one(unwrapped(call.receiver), model) and any(variables & names_in(part) for part in given):
-            yield call
+            yield change
 
 
-def _loop_left(forward: Call, backward: Call) -> ast.For | None:
+def _written_beside(call: Call, change: Call) -> list[ast.expr]:
+    """What ``call`` is given, as ``change`` writes it: the call itself, or one of the function that makes it."""
+    given = [*call.node.args, *(word.value for word in call.node.keywords)]
+    function = call.place.function
+    if change is call or function is None:
+        return given
+    names = positional_names(function.node)[isinstance(change.func, Method) :]
+    handed = change.written_arguments(names)
+    return [handed[part.id] for part in given if isinstance(part, ast.Name) and part.id in handed]
+
+
+def _loop_left(forward: Call, backward: Call) -> ast.For | ast.comprehension | None:
     """The one loop that ``forward`` stands in and ``backward``, which comes behind it, does not."""
     here, there = forward.place, backward.place
     loop = here.loops[-1] if here.loops else None
     is_behind = (here.walk, here.stack, here.loops[:-1]) == (there.walk, there.stack, there.loops)
-    return loop if is_behind and backward.order > forward.order and isinstance(loop, ast.For) else None
+    if not isinstance(loop, ast.For | ast.comprehension) or not is_behind or backward.order < forward.order:
+        return None
+    return loop
 
 
-def _sums_up(run: Run, loop: ast.For, backward: Call) -> bool:
+def _sums_up(run: Run, loop: ast.For | ast.comprehension, backward: Call) -> bool:
     """Whether what ``backward`` gets keeps, in ``loop``, what it had: `total += loss`, `losses.append(loss)`."""
+    if isinstance(loop, ast.comprehension):
+        return not any(isinstance(node, ast.Subscript) for node in all_nodes(backward.node))
     wanted = names_in(backward.node)
     for node in all_nodes(body_around(run, backward)):
         match node:
@@ -67,9 +85,11 @@ def _kept(node: ast.AST) -> Iterator[str]:
             yield from (it.id for it in (left, right) if isinstance(it, ast.Name) and it.id == name)
         case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append")):
             yield name
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))]):
+            yield name
 
 
-def _has_several(run: Run, loop: ast.For, forward: Call) -> bool:
+def _has_several(run: Run, loop: ast.For | ast.comprehension, forward: Call) -> bool:
     """Whether ``loop`` certainly goes through several texts, the names of adapters."""
     body = body_around(run, forward)
     written = WrittenTexts(run.program.tree_with(body), body)

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import is_inside
+from ...facts.objects.classes import ancestors
 from ...facts.values import (
     Absent,
     Const,
+    Element,
     Instance,
     Result,
     Value,
@@ -20,9 +22,10 @@ from ...facts.values import (
     same,
 )
 from ..events import BlockWrapping, Checkpoint, HfEnable
-from ..flow.frames import call_beside, follows, iteration_of
+from ..flow.frames import call_beside, follows, iteration_of, stands_between
 from ..libraries.enabled import checkpoints_in, wrappers_in
 from ..types import unwrapped, whole_model
+from .losses_in_turn import are_known, steps_before_later_losses
 from .optimizers import changes_weights
 from .randomness import adapter_dropout, config_dropout, torch_draws
 from .updates import computes_with
@@ -31,7 +34,7 @@ from .weights import weights_in, weights_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call, Loop
+    from ...facts.values import Call, Class, Loop
     from ...facts.walk import Write
     from ..regions.region import Region
     from ..run import Run
@@ -68,15 +71,38 @@ def attributes_between(run: Run, model: Value, forward: Call, backward: Call) ->
     ]
     regions = _regions_of(run, model) if writes else []
     for write in writes:
-        owners = {option.cls for option in options(write.obj) if isinstance(option, Instance)}
+        owners = _owners(write, model, regions)
         is_only = len(owners) == 1 and _is_built_once(run, model) and not any(run.calls_to("copy.deepcopy"))
         is_single = len({(other.node, other.place.stack) for other in writes if other.field == write.field}) == 1
         if is_only and is_single and _changes_each_step(write, backward):
             owner = owners.pop()
-            held = [region for region in regions if any(getattr(it, "cls", None) is owner for it in region.modules)]
+            held = [region for region in regions if _runs(region, owner)]
             if any(computes_with(region, owner, write.field) for region in held):
                 beside = call_beside(run, write, forward)
                 yield write.node if beside is None else beside.node
+
+
+def _owners(write: Write, model: Value, regions: list[Region]) -> set[Class]:
+    """The classes of the objects whose attribute is set; of `model.modules()`, those whose objects have it."""
+    match write.obj:
+        case Element(of=Result(call)) if call.method == "modules" and _is(call.receiver, model):
+            return _having(write.field, model, regions)
+        case Element(of=Element(of=Result(call)), index=1) if call.method == "named_modules":
+            return _having(write.field, model, regions) if _is(call.receiver, model) else set()
+    return {option.cls for option in options(write.obj) if isinstance(option, Instance)}
+
+
+def _having(field: str, model: Value, regions: list[Region]) -> set[Class]:
+    """The classes of ``model`` and of the modules in ``regions`` whose objects have the attribute ``field``."""
+    modules = [model, *(module for region in regions for module in region.modules)]
+    found = {module.cls for module in modules if isinstance(module, Instance)}
+    return {cls for cls in found if any(field in it.fields for it in (cls, *ancestors(cls)))}
+
+
+def _runs(region: Region, owner: Class) -> bool:
+    """Whether ``region`` runs an object of ``owner``, or a method of it."""
+    own = any(function.owner is owner for function in region.functions)
+    return own or any(getattr(module, "cls", None) is owner for module in region.modules)
 
 
 def _beside_layers(write: Write, forward: Call) -> Write:
@@ -100,19 +126,28 @@ def _is_built_once(run: Run, model: Value) -> bool:
 
 def _changes_each_step(write: Write, backward: Call) -> bool:
     """Whether another value is written in each iteration of the loop that ``backward`` stands in."""
-    loops = backward.place.loops
+    loops, value = backward.place.loops, write.value.node
     if write.augmented or not loops:
         return write.augmented
-    counted = {name for loop in loops if isinstance(loop, ast.For) for name in names_in(loop.target)}
-    counted |= {
-        name
-        for loop in loops
-        for node in ast.walk(loop)
-        if isinstance(node, ast.AugAssign)
-        for name in names_in(node.target)
-    }
-    value = write.value.node
-    return value is not None and not counted.isdisjoint(names_in(value))
+    return value is not None and (_moves(value, write.field) or not names_in(value).isdisjoint(_moving(loops)))
+
+
+def _moving(loops: tuple[Loop, ...]) -> set[str]:
+    """The names that have another value in each iteration of ``loops``: their counters, and what moves on in them."""
+    found = {name for loop in loops if isinstance(loop, ast.For) for name in names_in(loop.target)}
+    for node in (node for loop in loops for node in ast.walk(loop)):
+        match node:
+            case ast.AugAssign(target=target):
+                found |= names_in(target)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if _moves(value, name):
+                found.add(name)
+    return found
+
+
+def _moves(value: ast.AST, name: str) -> bool:
+    """Whether ``value`` computes with what the variable or the attribute ``name`` was: `max(0.1, tau * 0.99)`."""
+    sides = (side for node in ast.walk(value) if isinstance(node, ast.BinOp) for side in (node.left, node.right))
+    return any(name in (getattr(side, "id", ""), getattr(side, "attr", "")) for side in sides)
 
 
 def steps_before_next_iteration(
@@ -126,12 +161,21 @@ def steps_before_next_iteration(
     loop, calls = backward.place.loops[-1], (forward, backward)
     if any(_is_chosen(call, loop, kept) for call in calls if call.place.stack == backward.place.stack):
         return
-    again = _weights_run_again(run, model)
+    again = weights_run_again(run, model)
     for step in run.method_calls("step"):
         beside = iteration_of(step) == iteration_of(backward)
         between = step.order > forward.order or step.order < backward.order
         if beside and between and not _is_chosen(step, loop, kept) and changes_weights(run, step, model, again):
             yield step
+
+
+def steps_between_losses(run: Run, model: Value, forward: Call, backward: Call, loop: ast.For) -> Iterator[Call]:
+    """The steps of the optimizer of ``model`` in a ``loop`` that takes several losses of ``forward`` in turn."""
+    again = weights_run_again(run, model)
+    for steps in steps_before_later_losses(run, run.losses, forward, backward, loop):
+        found = [step for step in steps if changes_weights(run, step, model, again)]
+        if found == [*steps] and are_known(steps):
+            yield found[0]
 
 
 def _is_chosen(call: Call, loop: Loop, kept: frozenset[str]) -> bool:
@@ -169,8 +213,9 @@ def _between(run: Run, forward: Call, backward: Call, *methods: str) -> Iterator
 
 
 def _steps(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
-    steps = [*_between(run, forward, backward, "step")]
-    again = _weights_run_again(run, model) if steps else {}
+    found = run.method_calls_between(forward, backward, "step")
+    steps = [step for step in found if stands_between(run, step, forward, backward)]
+    again = weights_run_again(run, model) if steps else {}
     yield from (step for step in steps if changes_weights(run, step, model, again))
 
 
@@ -269,7 +314,7 @@ def _drops(run: Run, model: Value) -> bool:
     return drawing or adapter_dropout(run, model) is not None or config_dropout(model) is not None
 
 
-def _weights_run_again(run: Run, model: Value) -> dict[Built, Result]:
+def weights_run_again(run: Run, model: Value) -> dict[Built, Result]:
     """What has weights in the parts of ``model`` that a backward pass runs again."""
     found: dict[Built, Result] = {}
     for region in _regions_of(run, model):

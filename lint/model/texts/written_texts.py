@@ -95,7 +95,7 @@ class WrittenTexts:
                     yield from self.texts(item, {**counted, **counted_in(value.generators)}, depth)
             case ast.Call(func=ast.Name(id=function), args=[inner], keywords=[]) if function in _SAME:
                 yield from self.texts(inner, counted, depth)
-            case ast.Call(func=ast.Attribute(value=ast.Name() as inner, attr="items" | "keys"), args=[]):
+            case ast.Call(func=ast.Attribute(value=ast.Name() | ast.Dict() as inner, attr="items" | "keys"), args=[]):
                 yield from self.texts(inner, counted, depth)
             case ast.Attribute() if depth and (held := self._own(value)) is not None:
                 yield from self.texts(held, counted, depth - 1)
