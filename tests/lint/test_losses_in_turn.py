@@ -214,3 +214,31 @@ def test_adapters_that_a_helper_sets_in_turn_are_found(body):
 )
 def test_losses_of_one_adapter_at_a_time_are_right(body):
     assert codes(body, ADAPTERS) == []
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "net, target = build(), build()\noptimizer = torch.optim.SGD(net.parameters())\nloss = net(x).mean()\n"
+        "for t, p in zip(target.parameters(), net.parameters()):\n    t.data.lerp_(p.data, 0.1)\n"
+        "loss.backward()\noptimizer.step()",
+        "a, b = Agent(), Agent()\nfirst, second = a.net(x).mean(), b.net(x).mean()\nfirst.backward()\n"
+        "a.optimizer.step()\nsecond.backward()\nb.optimizer.step()",
+        "net, target = [Net() for _ in range(2)]\nloss = net(x).mean()\n"
+        "for t in target.parameters():\n    t.data.clamp_(-1, 1)\nloss.backward()",
+        "net = build()\nfor p in net.block.parameters():\n    p.requires_grad_(False)\nloss = other(net(x)).mean()\n"
+        "for p in net.parameters():\n    if p.requires_grad:\n        p.data.clamp_(-1, 1)\nloss.backward()",
+    ],
+)
+def test_models_that_one_expression_builds_are_not_taken_for_one(body):
+    agent = """
+def build():
+    return Net()
+
+class Agent:
+    def __init__(self):
+        self.net = Net()
+        self.optimizer = torch.optim.Adam(self.net.parameters())
+
+def main("""
+    assert codes(body, CODE.replace("\ndef main(", agent)) == []

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes, is_behind, is_inside
-from ...facts.values import Instance, Result, equals, one, options
+from ...facts.values import equals, options
 from ..flow.frames import iteration_of
 from ..flow.iterations import is_last_iteration
 from ..flow.statements import body_around
 from ..types import unwrapped
+from .weights import is_built_by_itself, is_certainly_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,9 +61,8 @@ def are_known(steps: tuple[Call, ...]) -> bool:
 
 def is_always(run: Run, forward: Call, model: Value) -> bool:
     """Whether ``forward`` calls the one ``model`` in each iteration: not `[net(x) for net in nets]`."""
-    made = model.call if isinstance(model, Instance | Result) else None
-    is_alone = made is None or made.place.loops == forward.place.loops[: len(made.place.loops)]
-    return is_alone and all(one(unwrapped(call.func), model) for call in run.calls_at(forward.node))
+    called = (unwrapped(call.func) for call in run.calls_at(forward.node))
+    return is_built_by_itself(model, forward) and all(is_certainly_one(run, it, model) for it in called)
 
 
 def keeps_graph(backward: Call) -> bool:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.objects.classes import is_run_as_written, method_of
-from ...facts.values import Call, Computed, Dict, Element, Function, Instance, Result, Seq, Value, equals, one, options
+from ...facts.values import Call, Computed, Dict, Element, Function, Instance, Result, Seq, Value, equals, options
 from ..frozen.freezing import may_be_frozen
 from ..names import canonical
 from ..types import class_names, unwrapped
-from .weights import are_held_alone, weights_in
+from .weights import are_held_alone, is_certainly_one, weights_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,7 +30,7 @@ _ASKED = frozenset(("requires_grad", "ndim", "dim", "shape"))
 def changes_weights(run: Run, step: Call, model: Value, again: dict[Built, Result]) -> bool:
     """Whether ``step`` is one of an optimizer over all of ``model``, or over some of the weights that run ``again``."""
     trained = list(_trained_by(run, step))
-    if any(one(unwrapped(module), model) for module in trained):
+    if any(is_certainly_one(run, unwrapped(module), model) for module in trained):
         return True
     if any(run.calls_to("copy.deepcopy", "copy.copy")):
         return False  # A copy has its own weights, built by the same calls.

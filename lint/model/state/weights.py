@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.objects.containers import container_kind, given_to, held_by
 from ...facts.objects.own_fields import fields_of
-from ...facts.values import Instance, Result, Seq, Value, options
+from ...facts.values import Instance, Result, Seq, Value, one, options
 from ..frozen.freezing import PARAMETER
 from ..names import canonical
 from ..types import unwrapped
@@ -74,6 +74,25 @@ def are_held_alone(run: History, weights: Result, held: dict[Built, Result]) -> 
     call = weights.call
     made = (other for other in run.calls_at(call.node) if other.place.walk == call.place.walk)
     return all(_built(other) in held for other in made)
+
+
+def is_certainly_one(run: History, left: Value, right: Value) -> bool:
+    """Whether both are one object, also where a function or a constructor that several objects come from builds it."""
+    if not one(left, right) or not isinstance(left, Instance) or not isinstance(right, Instance):
+        return one(left, right)
+    made, other = left.call, right.call
+    if made is None or other is None:
+        return True
+    # What a constructor stores in `self` is one value for all objects of the class.
+    in_objects = any(getattr(callee, "name", "") == "__init__" for callee in made.place.callees)
+    ways = {call.place.stack for call in run.calls_at(made.node) if call.place.walk == made.place.walk}
+    return made.is_repeated_by(other) and (not in_objects or len(ways) == 1)
+
+
+def is_built_by_itself(model: Value, forward: Call) -> bool:
+    """Whether no loop but one around ``forward`` may have built several of ``model``."""
+    made = model.call if isinstance(model, Instance | Result) else None
+    return made is None or made.place.loops == forward.place.loops[: len(made.place.loops)]
 
 
 def _built(call: Call) -> Built:

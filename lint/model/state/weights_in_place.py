@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes, is_inside
 from ...facts.values import UNKNOWN, Attr, Element, Result, Value, one
 from ..flow.frames import stands_between
+from ..frozen.freezing import may_be_frozen
 from ..tensors.gradient_free import is_always_gradient_free
 from ..types import unwrapped
 from .changes_between import weights_run_again
-from .weights import are_held_alone
+from .weights import are_held_alone, is_built_by_itself, is_certainly_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,9 +49,13 @@ def weights_set(run: Run, model: Value, forward: Call, backward: Call) -> Iterat
     again = weights_run_again(run, model) if changes else {}
     own = [it for it in changes if it.owner is None or one(unwrapped(it.owner), model)]
     several = len({(_block_of(it.moment, forward), it.moment.place.stack) for it in own}) > 1
+    # Of two models that one expression builds it is not known which one this is.
+    is_told = all(is_certainly_one(run, unwrapped(it.owner), model) for it in own if it.owner is not None)
+    is_told = is_told and is_built_by_itself(model, forward)
+    trains = any(not may_be_frozen(run, weights) for weights in again.values())
     sure = (it.moment for it in own if it.owner is not None or _is_of_layer(run, it.tensor, again))
     found = next(sure, None)
-    if found is not None and not several and not _leaves_some_out(found):
+    if found is not None and is_told and trains and not several and not _leaves_some_out(found):
         yield found
 
 
