@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from functools import lru_cache
+from itertools import takewhile
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes, is_behind, is_inside
+from ...facts.nodes import all_nodes, is_behind, is_inside, start
+from ...facts.surroundings import holders, parents_in
 from ...facts.values import equals, options
 from ..flow.frames import iteration_of
 from ..flow.iterations import is_last_iteration
@@ -15,7 +18,7 @@ from ..types import unwrapped
 from .weights import is_built_by_itself, is_certainly_one
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from ...facts.values import Call, Loop, Value
     from ..flow.loss import Losses
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Functions that hand out the elements of their first argument in turn.
 _IN_TURN = frozenset(("enumerate", "list", "tuple", "zip"))
+#: How many variables and calls lead to what a loop takes.
+_DEPTH = 4
 
 
 def loop_over_losses(backward: Call) -> ast.For | None:
@@ -80,92 +85,90 @@ def _last_of(run: Run, losses: Losses, forward: Call, backward: Call, loop: ast.
 
     0 where that is not known.
     """
-    body = body_around(run, backward)
-    listed = _elements(body, loop)
-    match listed:
-        case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Dict(values=items):
-            fed = [index for index, item in enumerate(items) if losses.comes_from(forward, backward, item)]
-            again = -1 if keeps_graph(backward) else 0
-            return fed[again] if fed else 0
-        case ast.ListComp(elt=made) | ast.DictComp(value=made):  # A generator makes each loss in its own iteration.
-            return None if losses.comes_from(forward, backward, made) else 0
-        case ast.Name(id=name):
-            return None if _is_filled(body, losses, forward, backward, name, loop) else 0
-    return 0
+    taken = _taken_by(body_around(run, backward), loop)
+    fed = [index for index, part in enumerate(taken.values) if losses.comes_from(forward, backward, part)]
+    if taken.are_repeated:
+        return None if fed else 0
+    again = -1 if keeps_graph(backward) else 0
+    return fed[again] if fed else 0
 
 
-def _elements(body: ast.AST, loop: ast.For) -> ast.expr:
-    """What holds the elements that ``loop`` takes, as it is written; the name of a list that is filled bit by bit."""
+class _Taken(NamedTuple):
+    """What a loop takes in turn."""
+
+    values: Sequence[ast.expr] = ()
+    #: Whether another loop makes several of each; else they come in the order they are written.
+    are_repeated: bool = False
+
+
+class _Filling(NamedTuple):
+    """A statement or a call that binds, fills or empties a list or dict."""
+
+    node: ast.AST
+    value: ast.expr | None
+    adds: bool
+
+
+@lru_cache(maxsize=1024)
+def _taken_by(body: ast.AST, loop: ast.For) -> _Taken:
     value = loop.iter
-    for _ in range(4):
+    for _ in range(_DEPTH):
         match value:
             case ast.Call(func=ast.Name(id=name), args=[inner, *_]) if name in _IN_TURN:
                 value = inner
             case ast.Call(func=ast.Attribute(value=inner, attr="items" | "values"), args=[]):
                 value = inner
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Dict(values=items):
+                return _Taken(items)
+            case ast.ListComp(elt=made) | ast.DictComp(value=made):  # A generator makes each one in its own iteration.
+                return _Taken([made], are_repeated=True)
             case ast.Name(id=name):
-                bound = _bound_before(body, name, loop)
-                if bound is None or not _holds_something(bound):
+                bound, added = _filled_before(body, name, loop)
+                if added:
+                    return _Taken(added, are_repeated=True)
+                if bound is None:
                     break
                 value = bound
             case _:
                 break
-    return value
+    return _Taken()
 
 
-def _holds_something(value: ast.expr) -> bool:
-    match value:
-        case ast.List(elts=[]) | ast.Dict(keys=[]) | ast.Call(args=[]):
-            return False
-    return True
+def _filled_before(body: ast.AST, name: str, loop: ast.For) -> tuple[ast.expr | None, list[ast.expr]]:
+    """What ``name`` holds at ``loop``: what it was bound to last, and what loops have added since."""
+    before = [filling for filling in _fillings_in(body).get(name, ()) if is_behind(loop, filling.node)]
+    since = [*takewhile(lambda filling: filling.adds, reversed(before))]
+    bound = before[-1 - len(since)] if len(since) < len(before) else None
+    if bound is not None and not since:
+        around = {body, *holders(loop, body)}
+        return (bound.value, []) if parents_in(body).get(bound.node) in around else (None, [])
+    loops = [node for node in all_nodes(body) if isinstance(node, ast.For)] if since else []
+    added = [it for it in since if any(_repeats(around, it, bound, loop) for around in loops)]
+    return None, [it.value for it in added if it.value is not None]
 
 
-def _bound_before(body: ast.AST, name: str, loop: ast.For) -> ast.expr | None:
-    """What the one assignment to ``name`` before ``loop`` gives it; None where there are several."""
-    found = [
-        node.value
-        for node in all_nodes(body)
-        if isinstance(node, ast.Assign) and is_behind(loop, node) and _binds(node.targets, name)
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def _binds(targets: list[ast.expr], name: str) -> bool:
-    return any(isinstance(target, ast.Name) and target.id == name for target in targets)
-
-
-def _is_filled(body: ast.AST, losses: Losses, forward: Call, backward: Call, name: str, loop: ast.For) -> bool:
-    """Whether a loop that is over before ``loop``, or goes on around it, adds losses of ``forward`` to ``name``."""
-    for node in all_nodes(body):
-        if isinstance(node, ast.For) and (is_behind(loop, node) or _gathers(node, name, loop)):
-            added = (part for part in all_nodes(node) if is_behind(loop, part))
-            values = (value for part in added if (value := _added(part, name)) is not None)
-            if any(losses.comes_from(forward, backward, value) for value in values):
-                return True
-    return False
-
-
-def _gathers(around: ast.For, name: str, loop: ast.For) -> bool:
-    """Whether ``name`` keeps, up to ``loop``, what other iterations of the loop ``around`` it added."""
-    if around is loop or not is_inside(loop, around):
+def _repeats(around: ast.For, filling: _Filling, bound: _Filling | None, loop: ast.For) -> bool:
+    """Whether ``around``, over before ``loop`` or around it, fills a list several times before that takes it."""
+    if not is_inside(filling.node, around) or around is loop:
         return False
-    return not any(_empties(node, name) for node in all_nodes(around) if is_behind(loop, node))
+    gathers = is_inside(loop, around) and not (bound is not None and is_inside(bound.node, around))
+    return is_behind(loop, around) or gathers
 
 
-def _empties(node: ast.AST, name: str) -> bool:
-    match node:
-        case ast.Assign(targets=targets):
-            return _binds(targets, name)
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=emptied), attr=method)):
-            return emptied == name and method != "append"
-    return False
-
-
-def _added(node: ast.AST, name: str) -> ast.expr | None:
-    """What ``node`` adds to the list or dict ``name``."""
-    match node:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=filled), attr="append"), args=[added]) if filled == name:
-            return added
-        case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=filled))], value=added) if filled == name:
-            return added
-    return None
+@lru_cache(maxsize=64)
+def _fillings_in(body: ast.AST) -> dict[str, list[_Filling]]:
+    """By the name of a list or a dict what fills it, in the order it is written."""
+    found: dict[str, list[_Filling]] = {}
+    for node in all_nodes(body):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                found.setdefault(name, []).append(_Filling(node, value, adds=False))
+            case ast.Assign(targets=[ast.Subscript(value=ast.Name(id=name))], value=value):
+                found.setdefault(name, []).append(_Filling(node, value, adds=True))
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value]):
+                found.setdefault(name, []).append(_Filling(node, value, adds=True))
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="clear" | "pop")):
+                found.setdefault(name, []).append(_Filling(node, None, adds=False))
+    for fillings in found.values():
+        fillings.sort(key=lambda filling: start(filling.node))
+    return found
