@@ -221,7 +221,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..facts.values import ABSENT, Absent, Const, Dict, Function, Partial, Ref, Result, Seq, equals, options, truth
+from ..facts.values import (
+    ABSENT,
+    Absent,
+    Const,
+    Dict,
+    Element,
+    Function,
+    Partial,
+    Ref,
+    Result,
+    Seq,
+    equals,
+    options,
+    same,
+    truth,
+)
 from ..finding import Severity
 from ..model.events import CallEvent, Checkpoint, CheckpointWrap, HfEnable, TrainerArgs
 from ..model.libraries.finished_models import trainer_may_enable
@@ -229,7 +244,7 @@ from ..model.libraries.trainer import is_enabled, object_of, settings_of
 from ..model.report import Report
 from ..model.variant import torch_reentrant
 from ..model.wrapping.keywords import partials_with
-from ..model.wrapping.policies import CONTEXTS, given_by_lambda
+from ..model.wrapping.policies import CONTEXTS, given_each_time
 
 if TYPE_CHECKING:
     import ast
@@ -347,10 +362,18 @@ def _needs_arguments(function: Function) -> bool:
     return (positional > 0 or required > 0) and function.owner is None
 
 
+def _pair(held: Value | None) -> Result | None:
+    """The pair of contexts that ``held`` is, or that a tuple takes the two of."""
+    if isinstance(held, Seq) and not held.open:
+        pairs = [item.of for item in held.items if isinstance(item, Element)]
+        held = pairs[0] if pairs and len(pairs) == len(held.items) and all(same(it, pairs[0]) for it in pairs) else None
+    return held if isinstance(held, Result) and held.call.name == CONTEXTS else None
+
+
 def _shared(given: _Given) -> str:
-    """Whether a lambda gives several calls the contexts that were made once, outside of it."""
-    made = given_by_lambda(given.context_fn)
-    if not isinstance(made, Result) or made.call.name != CONTEXTS:
+    """Whether a function gives several calls the contexts that were made once, outside of it."""
+    made = _pair(given_each_time(given.context_fn))
+    if made is None:
         return ""
     origin, used = made.call.place, given.place
     if used is not None and origin.function is used.function and origin.loops == used.loops:

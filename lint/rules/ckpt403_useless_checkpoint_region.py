@@ -437,6 +437,8 @@ _CONFIGURING = ("deepspeed.initialize", "deepspeed.checkpointing.configure")
 _PARAMETRIZING = ("weight_norm", "spectral_norm", "register_parametrization")
 #: How what only compares is called: no model.
 _LOSS = re.compile(r"loss|criterion|metric|print|log", re.IGNORECASE)
+#: Where the functions of libraries are that build a complete model.
+_MODELS = ("torchvision.models.", "timm.create_model", "timm.models.create_model")
 #: How many functions are followed from a region to the training step.
 _CALLERS = 4
 _LIGHT = frozenset(f"torch.nn.{name}" for name in ("Linear", "Embedding", "GELU", "ReLU", "SiLU", "Tanh", "Sigmoid"))
@@ -599,6 +601,8 @@ def _only_module(run: Run, event: FunctionCheckpoint) -> Value:
 
 def _is_model(value: Value) -> bool:
     cls = class_of(value)
+    if isinstance(value, Result) and value.call.name.startswith(_MODELS) and value.call.called[:1].islower():
+        return True
     return is_hf_model(value) or (isinstance(cls, Class) and "torch.nn.Module" in set(bases(cls)))
 
 

@@ -6,9 +6,11 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
+from ...facts.objects.attributes import get_attribute
 from ...facts.parameters import parameter_names
 from ...facts.scopes import bound_names
-from ...facts.values import Dict, Function, Ref, Result, Seq, Value, options
+from ...facts.straight import only_value
+from ...facts.values import Dict, Function, Method, Ref, Result, Seq, Value, options
 from ..names import canonical
 from .meanings import meaning
 
@@ -91,9 +93,16 @@ def _values(pattern: ast.pattern) -> Iterator[ast.expr]:
     return (part.value for part in all_nodes(pattern) if isinstance(part, ast.MatchValue))
 
 
-def given_by_lambda(value: Value) -> Value | None:
-    """What `lambda: made` gives each time: the one object that the name means around it; None for anything else."""
-    match value:
-        case Function(ast.Lambda(body=ast.Name(id=name))):
-            return value.scope.look_up(name)
+def given_each_time(value: Value) -> Value | None:
+    """What a function only hands out, `lambda: made`, a method that returns `self.made`; None for anything else."""
+    function = value.function if isinstance(value, Method) else value
+    if not isinstance(function, Function):
+        return None
+    match only_value(function.node):
+        case ast.Name(id=name):
+            return function.scope.look_up(name)
+        case ast.Attribute(value=ast.Name("self"), attr=attribute) as held if isinstance(value, Method):
+            return get_attribute(value.receiver, attribute, held)
+        case ast.Attribute(value=ast.Name(id=name), attr=attribute) as held:
+            return get_attribute(function.scope.look_up(name), attribute, held)
     return None
