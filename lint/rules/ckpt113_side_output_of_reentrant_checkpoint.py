@@ -474,6 +474,10 @@ def _models_with_router_logits(run: Run) -> Iterator[tuple[Value, ast.AST]]:
         match write.obj:
             case Attr(base=model, name="config") if write.field == "output_router_logits" and equals(write.value, True):
                 yield unwrapped(model), write.node
+            case Result() as config if write.field == "output_router_logits" and equals(write.value, True):
+                for user in run.uses.handed_over.of(config):
+                    if any(same(given, config) for given in (*user.args, *user.kwargs.values())):
+                        yield from (it for it in ((Result(user), write.node),) if is_hf_model(it[0]))
 
 
 def _is_without_weight(call: Call) -> bool:

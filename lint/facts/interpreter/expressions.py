@@ -90,7 +90,9 @@ def _sequence(walk: Walk, node: ast.List | ast.Tuple | ast.Set) -> Value:
         if not isinstance(element, ast.Starred):
             items.append(value)
         else:
-            items += elements(value)
+            # Of what is not listed one by one, one element stands for all.
+            held = iterate(value, element)
+            items += elements(value) or ([] if isinstance(held, Unknown) else [held])
             is_open = is_open or not isinstance(value, Seq) or value.open
     return Seq(type(node).__name__.lower(), items, is_open, node, walk.place)
 

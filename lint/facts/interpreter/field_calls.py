@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def _replace(walk: Walk, call: Call) -> Value | None:
     """``dataclasses.replace(obj, **changes)``: a new object that keeps what is not changed."""
     match call.args:
-        case [Instance(_, Call() as made)] | [Result(call=Call() as made)]:
+        case [Instance(_, Call() as made)] | [Result(call=Call() as made)] if _makes_object(made):
             call.args, call.open_args = made.args, made.open_args
             call.kwargs = {**made.kwargs, **call.kwargs}
             call.open_kwargs |= made.open_kwargs
@@ -25,6 +25,11 @@ def _replace(walk: Walk, call: Call) -> Value | None:
             original = call.func
             return Instance(original, call) if isinstance(original, Class) else Result(call)
     return None
+
+
+def _makes_object(made: Call) -> bool:
+    """Whether what is called is a class, by its name where it is imported: a function may give anything."""
+    return isinstance(made.func, Class) or made.called[:1].isupper()
 
 
 def _as_dict(walk: Walk, call: Call) -> Value | None:

@@ -236,7 +236,8 @@ def _emptied(pair: Pair) -> Difference | None:
             effect = effect_of_lack(argument, lacking.block, left, lacking.place)
             if effect is not False and not _belongs([argument], pair, lacking):
                 text = f"`{ast.unparse(argument.node)}`"
-                assumes = None if is_tensor(argument.value) else f"{text} is not None"
+                is_something = is_tensor(argument.value) or isinstance(argument.value.node, ast.Compare)
+                assumes = None if is_something else f"{text} is not None"
                 # Every caller gives a parameter without a default, so the callers tell whether it is None.
                 taken = isinstance(argument.value, Param) and argument.value.default is None
                 optional = (argument,) if assumes and taken else ()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
+from ...facts.nodes import source_text
 from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import Attr, Computed, Element, Instance, Result, Seq, Value, options, same
 from ..conditions.guards import own_guards, tests_training
@@ -36,11 +38,25 @@ def _owners(value: Value) -> list[Value]:
             return [call.receiver]
         case Result(call) if call.name == "itertools.chain" and not call.open_args:
             return _all_owners(tuple(call.args))
-        case Seq(items=items) if items and (not value.open or len(items) == 1):
+        case Seq(items=[Element(of=Element(of=Result(call)), index=1)]) if call.method == "named_parameters":
+            return [call.receiver] if _are_of_adapters(value.node) else []
+        case Seq(items=items) if items and (not value.open or len(items) == 1 or _is_written(value)):
             return _all_owners(tuple(items))
         case Computed(operands=operands):
             return _all_owners(operands)
     return []
+
+
+def _are_of_adapters(comprehension: ast.AST | None) -> bool:
+    """Whether names choose the parameters of adapters, which are inside of the layers: `if "lora_" in name`."""
+    generators = comprehension.generators if isinstance(comprehension, ast.ListComp) else []
+    tests = [test for generator in generators for test in generator.ifs]
+    return all("lora" in source_text(test) for test in tests)
+
+
+def _is_written(held: Seq) -> bool:
+    """Whether it is a display, `[*net.stem.parameters(), *net.head.parameters()]`: only how many there are is open."""
+    return isinstance(held.node, ast.List | ast.Tuple)
 
 
 def _all_owners(values: tuple[Value, ...]) -> list[Value]:

@@ -10,6 +10,7 @@ from ...facts.objects.containers import container_kind
 from ...facts.values import Attr, Element, Function, Instance, Result, equals, options
 from ...facts.values.grad_mode import GradMode
 from ..conditions.contexts import is_plain
+from ..conditions.guards import tests_training
 from ..events import Checkpoint, CheckpointSequential, CheckpointWrap
 from ..flow.recorded import recorded_nodes
 from ..flow.unused import dropped_at, is_unused
@@ -49,7 +50,7 @@ def dropping_call(run: History, event: Event) -> Call | None:
     at = dropped_at(run, event.call)
     if at is None or at is event.call or event.place.tries or not is_plain(event.place):
         return None
-    if event.place.beyond(at.place):
+    if not all(map(tests_training, event.place.beyond(at.place))):
         return None  # The function may go another way, and change in place what it got.
     return at if isinstance(event, CheckpointWrap) or _gives_nothing_else(run, event) else None
 

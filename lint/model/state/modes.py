@@ -13,6 +13,7 @@ from ...facts.objects.classes import ancestors, is_plain, is_run_as_written
 from ...facts.values import Attr, Class, Dict, Function, Instance, Method, Ref, Result, Seq, Value, one, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild
 from ..flow.loops_around import Iteration, iterations_around
+from ..flow.mentions import attributes_in
 from ..flow.uses import objects_in
 from ..tensors.gradient_free import is_gradient_free
 from ..types import bases, class_names, is_accelerator, is_fabric, is_loaded, unwrapped, whole_model
@@ -156,6 +157,8 @@ def trained_in_eval(run: History, enable: HfEnable) -> TrainedInEval | None:
     """Whether the model that ``enable`` checkpoints is certainly trained in eval mode by a loop of the program."""
     if any(run.of(TrainerBuild)):
         return None  # It switches the mode itself.
+    if attributes_in(run.program).may_set("training"):
+        return None  # `layer.training = True` makes the layers checkpoint.
     # One event for each way the model may have been built.
     found = [unwrapped(whole_model(other.model)) for other in run.of(HfEnable) if other.node is enable.node]
     models = [option for option in found if isinstance(option, Result)]
