@@ -70,7 +70,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Function, Value, truth
+from ..facts.values import Absent, Function, Method, Value, truth
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
 from ..model.report import Report
@@ -98,6 +98,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _always(run: Run, check: Value) -> bool:
+    check = check.function if isinstance(check, Method) else check
     if not isinstance(check, Function):
         return False
     returned = run.program.returns.get(check.node, [])

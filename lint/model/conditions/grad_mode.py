@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
+from ...facts.parameters import positional_names
 from ...facts.straight import only_value, straight
 from ...facts.values import Function, Method
 from ..branches.branches import branches, computes_the_same, only_acts, same_value
@@ -92,6 +93,31 @@ def questions(region: Region, entered: Value) -> Iterator[Question]:
         if isinstance(node, ast.FunctionDef) and part.parameters():
             for asked in _asking_for_gradient(node, part.parameters()[0]):
                 yield Question(asked, node)
+            yield from _of_helpers(region, frozenset(part.parameters()), node)
+
+
+def _of_helpers(region: Region, data: AbstractSet[str], function: FunctionNode) -> Iterator[Question]:
+    """Those about a parameter of a function or method that ``function`` hands something to that it computes."""
+    modules = {argument.arg for argument in function.args.args}
+    for call in region.calls:
+        helper = call.func.function if isinstance(call.func, Method) else call.func
+        if not isinstance(helper, Function) or not isinstance(helper.node, ast.FunctionDef):
+            continue
+        around = call.place.function
+        if around is None or around.node is not function or not call.node.args:
+            continue
+        if _is_result(call.node.args[0], set(data), modules):
+            names = positional_names(helper.node)[isinstance(call.func, Method) :]
+            for asked in _asking_for_gradient(helper.node, "", {*names[:1]}):
+                yield Question(asked, helper.node)
+
+
+def _is_result(value: ast.expr, data: set[str], modules: set[str]) -> bool:
+    """Whether ``value`` is computed from ``data``, by one of the ``modules`` that are given too: `block(h)`."""
+    match value:
+        case ast.Call(func=ast.Name(id=name), args=[first, *_]) if name in modules:
+            return _carries(first, data)
+    return _computes(value, data)
 
 
 def _of_callers(region: Region, question: ast.expr, function: Function) -> Iterator[Question]:
@@ -127,12 +153,14 @@ def _is_answer(value: ast.expr, question: ast.expr) -> bool:
     return value is question
 
 
-def _asking_for_gradient(function: ast.FunctionDef, data: str) -> Iterator[ast.Attribute]:
+def _asking_for_gradient(
+    function: ast.FunctionDef, data: str, computed: AbstractSet[str] = frozenset()
+) -> Iterator[ast.Attribute]:
     """`hidden.requires_grad` where ``hidden`` is computed from the parameter ``data``: `no_grad` leaves it False.
 
     So does `hidden.grad_fn`. An input keeps its own flag in both passes.
     """
-    computed: set[str] = set()
+    computed = set(computed)
     for statement in straight(function.body, ast.With):
         for node in ast.walk(statement):
             match node:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 
 from ...facts.objects.numbers import settled_number
-from ...facts.values import ABSENT, Absent, Partial, Ref, Value, options
+from ...facts.straight import only_call
+from ...facts.values import ABSENT, Absent, Function, Partial, Ref, Value, options
 from ..variant import torch_reentrant
 from .event import CallEvent
 
@@ -215,9 +216,26 @@ class ApplyCheckpointing(BlockWrapping):
         for wrapper in options(self.wrapper):
             if isinstance(wrapper, Partial) and not wrapper.open_kwargs:
                 answers.add(wrapper_reentrant(wrapper.kwargs.get("checkpoint_impl", ABSENT)))
+            elif isinstance(wrapper, Function) and (call := only_call(wrapper.node)) is not None:
+                answers.add(_written_reentrant(call))
             else:
                 answers.add(False if isinstance(wrapper, Absent) or names_wrapper(wrapper) else None)
         return answers.pop() if len(answers) == 1 else None
+
+
+def _written_reentrant(call: ast.Call) -> bool | None:
+    """The same for `lambda module: checkpoint_wrapper(module, checkpoint_impl=...)`, as it is written."""
+    if not ast.unparse(call.func).endswith("checkpoint_wrapper") or len(call.args) != 1:
+        return None
+    written = {word.arg: word.value for word in call.keywords}
+    if None in written:
+        return None
+    match written.get("checkpoint_impl"):
+        case None:
+            return False
+        case ast.Attribute(attr="REENTRANT" | "NO_REENTRANT" as name):
+            return name == "REENTRANT"
+    return None
 
 
 def wrapper_reentrant(implementation: Value) -> bool | None:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 from ...facts.identifiers import names_in
 from ...facts.nodes import is_inside
 from ...facts.objects.classes import ancestors
+from ...facts.parameters import positional_names
 from ...facts.values import (
     Absent,
     Const,
     Element,
     Instance,
+    Method,
     Result,
     Value,
     equals,
@@ -74,7 +76,7 @@ def attributes_between(run: Run, model: Value, forward: Call, backward: Call) ->
         owners = _owners(write, model, regions)
         is_only = len(owners) == 1 and _is_built_once(run, model) and not any(run.calls_to("copy.deepcopy"))
         is_single = len({(other.node, other.place.stack) for other in writes if other.field == write.field}) == 1
-        if is_only and is_single and _changes_each_step(write, backward):
+        if is_only and is_single and _changes_each_step(run, write, backward):
             owner = owners.pop()
             held = [region for region in regions if _runs(region, owner)]
             if any(computes_with(region, owner, write.field) for region in held):
@@ -124,12 +126,24 @@ def _is_built_once(run: Run, model: Value) -> bool:
     return isinstance(model, Instance) and len(built) <= 1
 
 
-def _changes_each_step(write: Write, backward: Call) -> bool:
+def _changes_each_step(run: Run, write: Write, backward: Call) -> bool:
     """Whether another value is written in each iteration of the loop that ``backward`` stands in."""
     loops, value = backward.place.loops, write.value.node
     if write.augmented or not loops:
         return write.augmented
-    return value is not None and (_moves(value, write.field) or not names_in(value).isdisjoint(_moving(loops)))
+    return value is not None and (
+        _moves(value, write.field) or not _names_behind(run, write, value).isdisjoint(_moving(loops))
+    )
+
+
+def _names_behind(run: Run, write: Write, value: ast.AST) -> set[str]:
+    """The names in ``value``; for a parameter of the function that writes it, those in what its caller gives."""
+    names, function = set(names_in(value)), write.place.function
+    for caller in (run.callers_of(write.place) or [])[-1:]:
+        if function is not None:
+            given = caller.written_arguments(positional_names(function.node)[isinstance(caller.func, Method) :])
+            names |= {behind for name in names & given.keys() for behind in names_in(given[name])}
+    return names
 
 
 def _moving(loops: tuple[Loop, ...]) -> set[str]:
