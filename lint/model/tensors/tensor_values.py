@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.values import Computed, Result, Test, options
+from ...facts.values import Computed, Element, Result, Test, options
 from ..names import canonical
 from .tensor_methods import COPIES, MOVES, NUMBERS, SHAPES
 
@@ -78,6 +78,8 @@ def _is_tensor(value: Value, depth: int) -> bool:
             return any(is_tensor(operand, depth) for operand in operands)
         case Result(call):
             return _gives_tensor(call, depth)
+        case Element(of=held):  # `positions[None, :]`
+            return is_tensor(held, depth)
     return False
 
 
