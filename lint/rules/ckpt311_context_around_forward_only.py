@@ -190,25 +190,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Ref, Result, Seq, equals, is_absent, options
+from ..facts.objects.classes import method_of
+from ..facts.values import Class, Param, Ref, Result, Seq, equals, is_absent, options
 from ..finding import Severity
-from ..model.events import HfEnable
+from ..model.events import HfEnable, TrainerBuild
+from ..model.events.extract import args_of
 from ..model.libraries.sharding import root
+from ..model.libraries.trainer import is_enabled, trainer_reentrant
 from ..model.names import canonical
-from ..model.needs import RECOMPUTES, together
+from ..model.needs import RECOMPUTES, SWITCHED_ON, together
 from ..model.report import Remark, Report
 from ..model.results.outputs import forwards
+from ..model.tensors.batches import is_loss_for_trainer
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.values import Call, Value
+    from ..facts.values import Call, Function, Value
     from ..model.results.outputs import Forward
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT311", "context-around-forward-only", Severity.ERROR
-NEEDS = together("sdpa_kernel", RECOMPUTES)
+NEEDS = (*together("sdpa_kernel", RECOMPUTES), *together("sdpa_kernel", "compute_loss", SWITCHED_ON))
 VERSIONS = {"torch": ">=2.3"}
 _MATH = "torch.nn.attention.SDPBackend.MATH"
 
@@ -216,6 +220,7 @@ _MATH = "torch.nn.attention.SDPBackend.MATH"
 def check(run: Run) -> Iterator[Report]:
     """Report forward passes whose recomputation runs with another kernel."""
     contexts = {call: context for call in run.program.calls if (context := _plain_kernel(call)) is not None}
+    yield from _in_trainers(run, contexts)
     for forward in forwards(run, contexts, reentrant=False):
         if not _attends(run, forward):
             continue
@@ -230,6 +235,35 @@ def check(run: Run) -> Iterator[Report]:
                     Remark(backward.node, "this runs outside"),
                 ),
             )
+
+
+def _in_trainers(run: Run, contexts: dict[Call, ast.Call]) -> Iterator[Report]:
+    """Losses that a Trainer computes in the block; its backward pass comes behind `compute_loss`."""
+    for call, context in contexts.items():
+        function = call.place.function
+        if function is None or function.name != "compute_loss" or not is_loss_for_trainer(function):
+            continue
+        is_forward = call.method == "compute_loss" or isinstance(call.func, Param)
+        trainer = next((it for it in run.of(TrainerBuild) if _checkpoints_with(run, it, function)), None)
+        if is_forward and trainer is not None and run.losses.is_returned(call):
+            yield Report(
+                call.node,
+                "the recomputation runs in the backward pass, outside of `sdpa_kernel`, with another kernel: a "
+                "CheckpointError; enter the block around `training_step`",
+                notes=(
+                    Remark(context, "this holds for the forward pass"),
+                    Remark(trainer.node, "this Trainer calls `backward` behind it"),
+                ),
+            )
+
+
+def _checkpoints_with(run: Run, trainer: TrainerBuild, compute_loss: Function) -> bool:
+    """Whether a Trainer that has the method certainly checkpoints its model, non-reentrant, with fused attention."""
+    cls, args = trainer.call.func, args_of(trainer.args)
+    if not isinstance(cls, Class) or method_of(cls, "compute_loss") is not compute_loss or args is None:
+        return False
+    is_on = is_enabled(run, args, trainer.args) is True and trainer_reentrant(run, args) is False
+    return is_on and _is_fused(trainer.model)
 
 
 def _kernels(call: Call) -> Iterator[Result]:
@@ -260,8 +294,13 @@ def _attends(run: Run, forward: Forward) -> bool:
     if not isinstance(forward.cause, HfEnable):
         region = run.region(forward.cause)
         return next(region.calls_to("torch.nn.functional.scaled_dot_product_attention"), None) is not None
-    for model in options(root(forward.call.func)):
-        chosen = model.call.keyword("attn_implementation") if isinstance(model, Result) else None
+    return _is_fused(root(forward.call.func))
+
+
+def _is_fused(model: Value) -> bool:
+    """Whether a model of transformers runs torch's attention, as it does by default."""
+    for option in options(model):
+        chosen = option.call.keyword("attn_implementation") if isinstance(option, Result) else None
         if chosen is None or not (is_absent(chosen) or equals(chosen, "sdpa")):
             return False
     return True

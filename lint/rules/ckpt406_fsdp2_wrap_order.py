@@ -318,9 +318,18 @@ def _compile_after(run: Run, wrap: WrapperCheckpointing) -> Compile | None:
     for compiling in run.of(Compile):
         later = compiling.order > wrap.order and compiling.place.walk == wrap.place.walk
         holds = root(compiling.module) is root(wrap.module) or _is_in_the_only(run, wrap.module, compiling.module)
+        holds = holds or _is_wrapped_block(run, compiling.module, wrap)
         if later and holds and not compiling.place.excludes(wrap.place):
             return compiling
     return None
+
+
+def _is_wrapped_block(run: Run, module: Value, wrap: WrapperCheckpointing) -> bool:
+    """Whether ``module`` is one of the blocks that ``wrap`` put into wrappers."""
+    block = unwrapped(module)
+    if not isinstance(wrap, ApplyCheckpointing) or not isinstance(block, Instance):
+        return False
+    return block.cls in classes_checked(wrap.check, run.bodies) and _is_in_the_only(run, block, wrap.model)
 
 
 def _is_in_the_only(run: Run, part: Value, model: Value) -> bool:
