@@ -6,7 +6,7 @@ import ast
 import os
 from typing import TYPE_CHECKING
 
-from ..values import Computed, Const, Dict, Result, Seq, Template
+from ..values import Choice, Computed, Const, Dict, Element, Ref, Result, Seq, Template, options
 from .plain_data import read_text
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def file_named(value: Value) -> str | None:
     match value:
         case Const(str(name)) | Template(name) if name.endswith((".json", ".yaml", ".yml", ".toml")):
             return name
+        case Choice():
+            return _unless_told(value)
         case Computed(operands=(_, last)) if isinstance(value.node, ast.BinOp) and isinstance(value.node.op, ast.Div):
             return file_named(last)
         case Result(call) if (call.name in _JOINING or call.method in _BESIDE) and call.args and not call.open_args:
@@ -50,6 +52,16 @@ def file_named(value: Value) -> str | None:
         case Result(call) if call.method in _TEXT_OF:
             return file_named(call.receiver)
     return None
+
+
+def _unless_told(path: Choice) -> str | None:
+    """The file that is read where the command names none: `sys.argv[1] if len(sys.argv) > 1 else "config.yaml"`."""
+    own = [option for option in options(path) if not _is_of_command(option)]
+    return file_named(own[0]) if len(own) == 1 < len(list(options(path))) else None
+
+
+def _is_of_command(value: Value) -> bool:
+    return isinstance(value, Element) and isinstance(value.of, Ref) and value.of.name == "sys.argv"
 
 
 def content_read(walk: Walk, call: Call) -> Value | None:
