@@ -260,15 +260,18 @@ torch 2.13 `torch/utils/checkpoint.py`. The pattern goes around as "sqrt(L) chec
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
-from ..facts.nodes import returned_by
 from ..facts.values import Attr, Element, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
 from ..model.flow.iterations import changes_by_iteration, leaves_out_last
-from ..model.flow.own_results import cuts_own_result, leaf_for_next_iteration, receiver_name
+from ..model.flow.own_results import (
+    cuts_own_result,
+    goes_on_through_helper,
+    leaf_for_next_iteration,
+    receiver_name,
+)
 from ..model.flow.statements import appended_to, base_name, list_ending_in, stored_under
 from ..model.needs import together
 from ..model.report import Remark, Report
@@ -294,7 +297,13 @@ def check(run: Run) -> Iterator[Report]:
         source = source or again
         if source is None or is_gradient_free(cut.call) or not may_train(run, source):
             continue
-        following = _next_segment(run, cut, source, again, events.values()) or _segment_of_helper(run, cut, source)
+        following = _next_segment(run, cut, source, again, events.values())
+        if (
+            following is None
+            and not any(run.method_calls(*_HOOKS))
+            and goes_on_through_helper(run, cut.call, source.call)
+        ):
+            following = source
         loss = cut_off_from_loss(run, cut.call, source) if following is None else None
         if loss is not None:
             yield Report(
@@ -321,23 +330,6 @@ def _next_segment(
     stored = stored_under(run, cut.call) or _stored_as_leaf(run, cut, source)
     last = appended_to(run, cut.call)
     return again or next((event for event in events if _feeds(cut, stored, last, event)), None)
-
-
-def _segment_of_helper(run: Run, cut: Detach, source: Checkpoint) -> Checkpoint | None:
-    """``source`` itself, where a function gives what is cut off, and each iteration gives that to it again.
-
-    `x = recomputed(block, x)` in a loop over blocks.
-    """
-    path = run.path_to(cut.call)
-    function = cut.place.function
-    if len(path) < 2 or function is None or source.place.function is not function or any(run.method_calls(*_HOOKS)):
-        return None
-    caller = path[-2]
-    stored = stored_under(run, caller)
-    gives_it = cut.call.node in {node for value in returned_by(function.node) for node in ast.walk(value)}
-    goes_on = any(base_name(given) in stored for given in caller.node.args[1:])
-    varies = bool(caller.node.args) and changes_by_iteration(caller.node.args[0], caller.place)
-    return source if gives_it and goes_on and varies and caller.place.loops else None
 
 
 def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]:

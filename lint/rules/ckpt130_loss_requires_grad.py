@@ -243,7 +243,6 @@ what is behind it.
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.identifiers import attributes_in
@@ -273,6 +272,7 @@ from ..model.tensors.tensor_values import is_operation
 from ..model.types import bases, is_hf_model, same_object
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Call, Place
@@ -358,7 +358,8 @@ def _made_anew(run: Run) -> Iterator[tuple[str, tuple[str, ...], Value, ast.AST,
             written, value = value.call.attribute.value, value.call.receiver
         stored = stored_under(run, call)
         # `loss = Variable(criterion(x, y), requires_grad=True)` gives the result its first name.
-        name = next(iter(stored), "") if isinstance(written, ast.Call) else source_text(written)
+        text = source_text(written)
+        name = next(iter(stored), "") if text.endswith(")") else text
         if stored == {name}:
             yield name, (name,), value, call.node, call.place
 

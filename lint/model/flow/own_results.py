@@ -6,10 +6,11 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes
+from ...facts.nodes import all_nodes, returned_by
 from ...facts.surroundings import parents_in
 from ..conditions.guards import own_guards
-from .statements import stored_under
+from .iterations import changes_by_iteration
+from .statements import base_name, stored_under
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,6 +45,22 @@ def cuts_own_result(run: History, cut: Call, event: Call, name: str) -> bool:
         return False
     named = [part for part in parts if isinstance(part, ast.Name) and part.id == name]
     return (is_inside and len(named) == 2) or (is_kept and len(named) == 4)
+
+
+def goes_on_through_helper(run: History, cut: Call, event: Call) -> bool:
+    """Whether a function makes ``event`` and gives what ``cut`` leaves of it, which each iteration gives it again.
+
+    `x = recomputed(block, x)` in a loop over blocks.
+    """
+    path, function = run.path_to(cut), cut.place.function
+    if len(path) < 2 or function is None or event.place.function is not function:
+        return False
+    caller = path[-2]
+    stored = stored_under(run, caller)
+    gives_it = any(cut.node in all_nodes(value) for value in returned_by(function.node))
+    goes_on = any(base_name(given) in stored for given in caller.node.args[1:])
+    varies = bool(caller.node.args) and changes_by_iteration(caller.node.args[0], caller.place)
+    return gives_it and goes_on and varies and bool(caller.place.loops)
 
 
 def _is_own(part: ast.Call, cut: Call, event: Call) -> bool:
