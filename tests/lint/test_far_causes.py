@@ -150,6 +150,34 @@ WRONG = {
         """,
     ),
 }
+STEPS = """
+    import torch
+    import torch.nn as nn
+    from torch.utils.checkpoint import checkpoint
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+
+        def forward(self, x):
+            return checkpoint(self.block, x, use_reentrant=False)
+
+    net = Net()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    for x in []:
+        {}
+"""
+#: Steps in front of the backward pass, and whether gradients are there for them.
+ORDERS = {
+    "loss = net(x).mean(); optimizer.step(); loss.backward(); optimizer.zero_grad()": False,
+    "optimizer.zero_grad(); loss = net(x).mean(); optimizer.step(); loss.backward()": False,
+    "loss = net(x).mean(); optimizer.step(); loss.backward(); optimizer.step(); optimizer.zero_grad()": False,
+    "loss = net(x).mean(); optimizer.step(); optimizer.zero_grad(); loss.backward()": True,
+    "loss = net(x).mean(); optimizer.step(); loss.backward()": True,
+    "loss = net(x).mean(); optimizer.step(); loss.backward(); optimizer.zero_grad(set_to_none=False)": True,
+    "loss = net(x).mean(); optimizer.step(); optimizer.zero_grad(); loss.backward(); optimizer.step()": True,
+}
 RIGHT = {
     "an object that is no dataclass of the program": """
         import dataclasses
@@ -199,3 +227,9 @@ def test_it_is_found(cause):
 @pytest.mark.parametrize("cause", RIGHT)
 def test_it_is_left_alone(cause):
     assert check_source(dedent(RIGHT[cause])) == []
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_step_that_finds_no_gradients_changes_nothing(order):
+    found = check_source(dedent(STEPS.format(order)))
+    assert ("CKPT114" in {finding.code for finding in found}) is ORDERS[order]

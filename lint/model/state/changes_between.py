@@ -27,6 +27,7 @@ from ..events import BlockWrapping, Checkpoint, HfEnable
 from ..flow.frames import call_beside, follows, iteration_of, stands_between
 from ..libraries.enabled import checkpoints_in, wrappers_in
 from ..types import unwrapped, whole_model
+from .cleared_gradients import finds_no_gradients
 from .losses_in_turn import are_known, steps_before_later_losses
 from .optimizers import changes_weights
 from .randomness import adapter_dropout, config_dropout, torch_draws
@@ -227,10 +228,11 @@ def _between(run: Run, forward: Call, backward: Call, *methods: str) -> Iterator
 
 
 def _steps(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
-    found = run.method_calls_between(forward, backward, "step")
-    steps = [step for step in found if stands_between(run, step, forward, backward)]
+    between = run.method_calls_between(forward, backward, "step")
+    steps = [step for step in between if stands_between(run, step, forward, backward)]
     again = weights_run_again(run, model) if steps else {}
-    yield from (step for step in steps if changes_weights(run, step, model, again))
+    found = (step for step in steps if changes_weights(run, step, model, again))
+    yield from (step for step in found if not finds_no_gradients(run, step))
 
 
 def _adapters_left(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
