@@ -476,8 +476,9 @@ def _models_with_router_logits(run: Run) -> Iterator[tuple[Value, ast.AST]]:
                 yield unwrapped(model), write.node
             case Result() as config if write.field == "output_router_logits" and equals(write.value, True):
                 for user in run.uses.handed_over.of(config):
-                    if any(same(given, config) for given in (*user.args, *user.kwargs.values())):
-                        yield from (it for it in ((Result(user), write.node),) if is_hf_model(it[0]))
+                    gets_it = any(same(given, config) for given in (*user.args, *user.kwargs.values()))
+                    if gets_it and is_hf_model(Result(user)):
+                        yield Result(user), write.node
 
 
 def _is_without_weight(call: Call) -> bool:

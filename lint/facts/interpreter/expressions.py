@@ -90,11 +90,15 @@ def _sequence(walk: Walk, node: ast.List | ast.Tuple | ast.Set) -> Value:
         if not isinstance(element, ast.Starred):
             items.append(value)
         else:
-            # Of what is not listed one by one, one element stands for all.
-            held = iterate(value, element)
-            items += elements(value) or ([] if isinstance(held, Unknown) else [held])
+            items += elements(value) or _one_for_all(value, element)
             is_open = is_open or not isinstance(value, Seq) or value.open
     return Seq(type(node).__name__.lower(), items, is_open, node, walk.place)
+
+
+def _one_for_all(held: Value, node: ast.Starred) -> list[Value]:
+    """An element of what is not listed one by one; none where nothing is known of it."""
+    element = iterate(held, node)
+    return [] if isinstance(element, Unknown) else [element]
 
 
 def _dict(walk: Walk, node: ast.Dict) -> Value:

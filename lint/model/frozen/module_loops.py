@@ -181,11 +181,8 @@ def _is_exactly(part: Value, other: Value, what: str) -> bool | None:
             return cls is other
         case Instance(), Ref() if what == "class":
             return False
-        case Result(call), Ref(name) if what == "class":
-            built, asked = canonical(call.name), canonical(name)
-            return True if built == asked else (False if {built, asked} <= _PLAIN else None)
-        case Result(call), Class() if what == "class":
-            return False if canonical(call.name).startswith("torch.nn.") else None
+        case Result(call), _ if what == "class":
+            return _is_built_as(call, other)
     return None
 
 
@@ -209,9 +206,18 @@ def _is_of(part: Value, classes: Value) -> bool | None:
         case Instance(cls), Ref(name):
             own = set(bases(cls))
             return True if canonical(name) in own else (False if own <= {_MODULE, *_PLAIN} else None)
-        case Result(call), Class():
-            return False if canonical(call.name).startswith("torch.nn.") else None
-        case Result(call), Ref(name):
-            built, asked = canonical(call.name), canonical(name)
+        case Result(call), _:
+            return _is_built_as(call, classes)
+    return None
+
+
+def _is_built_as(call: Call, cls: Value) -> bool | None:
+    """Whether what a call of torch builds is an object of ``cls``."""
+    built = canonical(call.name)
+    match cls:
+        case Class():
+            return False if built.startswith("torch.nn.") else None
+        case Ref(name):
+            asked = canonical(name)
             return True if built == asked else (False if {built, asked} <= _PLAIN else None)
     return None

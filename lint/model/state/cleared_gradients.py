@@ -32,8 +32,11 @@ def finds_no_gradients(run: Run, step: Call) -> bool:
         if not beside or place.beyond(home) or not _is_of(clearing, step):
             continue
         is_before = clearing.order < step.order
-        between = [it for it in backwards if (it.order > clearing.order, it.order < step.order).count(True) > is_before]
-        if not between and (is_before or home.loops):
+        if is_before:
+            filled = any(clearing.order < it.order < step.order for it in backwards)
+        else:  # at the end of the iteration before
+            filled = not home.loops or any(it.order > clearing.order or it.order < step.order for it in backwards)
+        if not filled:
             return True
     return False
 

@@ -68,8 +68,7 @@ def classes_compared(check: Function) -> list[Value]:
             kinds = right.elts
         case ast.Compare(ops=[ast.In()], comparators=[held]):
             listed = meaning(held, check)
-            is_known = isinstance(listed, Seq) and not listed.open
-            return [*listed.items] if isinstance(listed, Seq) and is_known else []
+            return [*listed.items] if isinstance(listed, Seq) and not listed.open else []
         case ast.Compare(comparators=[right]):
             kinds = [right]
         case _:
