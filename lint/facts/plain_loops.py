@@ -16,25 +16,30 @@ from .nodes import all_nodes
 from .origin import stands_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
-#: What a text has that says such a loop.
-CHOOSES = re.compile(r"\bin\s+(?:[\[(]|(?:filter|dict|list|tuple)\s*\()")
+#: What a text has that says such a loop: one over a display or `filter`, or one over a copy of what a module holds.
+CHOOSES = re.compile(
+    r"(?m:^[ \t]*for[ \t][^\n]*?\bin\s+(?:[\[(]|filter\s*\())"
+    r"| in (?:dict|iter|list|tuple)\s*\(\s*[^)\n]*(?:parameters|modules|children)\s*\("
+)
 #: Calls that hand on what they go through, all of it.
 _HAND_ON = frozenset(("list", "tuple", "iter"))
 #: Methods that go through a module, by which it is known that a copy holds the same.
 _OF_MODULES = re.compile(r"(named_)?(parameters|modules|children)")
 
 
-def choose_inside(tree: ast.AST) -> None:
-    """Change the loops in ``tree``, in place."""
-    for loop in [node for node in ast.walk(tree) if isinstance(node, ast.For)]:
-        loop.iter = _gone_through(loop.iter)
-        chosen = _comprehension(loop.iter)
-        if chosen is not None and isinstance(loop.target, ast.Name) and not loop.orelse:
-            _choose(loop, loop.target.id, chosen)
-    for inner in [node for node in ast.walk(tree) if isinstance(node, ast.comprehension)]:
-        inner.iter = _gone_through(inner.iter)
+def choose_inside(nodes: Iterable[ast.AST]) -> None:
+    """Change the loops among ``nodes``, in place."""
+    for node in nodes:
+        match node:
+            case ast.comprehension():
+                node.iter = _gone_through(node.iter)
+            case ast.For():
+                node.iter = _gone_through(node.iter)
+                chosen = _comprehension(node.iter)
+                if chosen is not None and isinstance(node.target, ast.Name) and not node.orelse:
+                    _choose(node, node.target.id, chosen)
 
 
 def _gone_through(node: ast.expr) -> ast.expr:

@@ -25,18 +25,25 @@ def in_plain_syntax(tree: ast.Module, text: str) -> ast.Module:
     `a, b = x, y` becomes two assignments, `setattr(a, "b", x)` one, `a: T = x` one that remembers `T`; the annotated
     names of a class body stay: they are the fields of a dataclass.
     """
-    if _SPREAD_DISPLAY.search(text):
-        spell_keywords_out(tree)
-    if CHOOSES.search(text):
-        choose_inside(tree)
+    spreads, chooses = _SPREAD_DISPLAY.search(text), CHOOSES.search(text)
+    nodes = [*all_nodes(tree)] if spreads or chooses else []
+    if spreads:
+        _spell_keywords_out(nodes)
+    if chooses:
+        choose_inside(nodes)
     _assign_plainly(tree)
     return tree
 
 
 def spell_keywords_out(tree: ast.AST) -> None:
     """Change the calls in ``tree`` that spread a dict that is written there: `f(**{"a": 1})` to `f(a=1)`."""
-    for call in [node for node in ast.walk(tree) if isinstance(node, ast.Call)]:
-        call.keywords = [plain for word in call.keywords for plain in _plain_keywords(word)]
+    _spell_keywords_out([*all_nodes(tree)])
+
+
+def _spell_keywords_out(nodes: list[ast.AST]) -> None:
+    for call in nodes:
+        if isinstance(call, ast.Call):
+            call.keywords = [plain for word in call.keywords for plain in _plain_keywords(word)]
 
 
 def _assign_plainly(tree: ast.Module) -> None:

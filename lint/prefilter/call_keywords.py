@@ -17,11 +17,12 @@ _PARTS = "|".join(
 def calls_with_keyword(text: str, method: str, part: str) -> bool:
     """Whether a text may have a call of a method with a certain keyword argument.
 
-    Where the method is handed on (`load = Model.from_pretrained`), any call may be one.
+    Where the method is handed on (`load = Model.from_pretrained`), any call may be one; a class is named in annotations
+    far more often than it is handed on.
 
     Args:
         text: The source.
-        method: The name of the method.
+        method: What its name ends with: `.from_pretrained`, or `Config` of a class.
         part: What the keyword has in its name.
     """
     keyword = re.compile(rf"{re.escape(part)}\w*\s*=(?!=)")
@@ -29,7 +30,9 @@ def calls_with_keyword(text: str, method: str, part: str) -> bool:
         return False
     for match in re.finditer(rf"{re.escape(method)}\b(?:\s*(\()|(?!`))", text):
         if not match[1]:
-            return True
+            if method.startswith("."):
+                return True
+            continue
         end = _closing(text, match.end())
         if end is None or keyword.search(text, match.end(), end) is not None:
             return True

@@ -349,6 +349,7 @@ from ..model.names import canonical
 from ..model.needs import OneOf, together, whole
 from ..model.regions.free_variables import free_names
 from ..model.report import Remark, Report
+from ..model.state.trained import training_is_over
 from ..model.types import is_hf_model, unwrapped
 
 if TYPE_CHECKING:
@@ -399,7 +400,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report replaced `forward` functions that took the checkpoint with them."""
     for patch in run.of(ForwardPatch):
         function = _function(patch.function) if _is_layer(patch) else None
-        if function is None:
+        if function is None or training_is_over(run, patch):
             continue
         of_class = isinstance(patch.target, Ref)
         if _class_loses_it(run, patch, function) if of_class else _object_loses_it(run, patch, function):
@@ -418,9 +419,11 @@ def _class_loses_it(run: Run, patch: ForwardPatch, function: Function) -> bool:
     """Whether the layers of a class lose the checkpoint; calling the old `forward` does not bring it back."""
     if any(map(_may_make_subclasses, run.of(Fsdp2Shard, AcceleratorBuild, TrainerArgs))):
         return False
+    if _is_taken_back(run, patch):
+        return False
     if not _keeps_checkpoint(run, function):
         return _matters(run, patch)
-    return _is_on(run, patch.target) and not _may_checkpoint(run, function) and not _is_taken_back(run, patch)
+    return _is_on(run, patch.target) and not _may_checkpoint(run, function)
 
 
 def _may_make_subclasses(event: Event) -> bool:

@@ -546,6 +546,11 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT308", "invalid-checkpointing-call", Severity.ERROR
 _MAKERS = (".from_pretrained", ".from_config")
+#: What a dict with the switch among its keys is written with; most files that name the switch read it as an attribute.
+_KEYS = (
+    *(f"{quote}gradient_checkpointing{quote}{end}" for quote in "\"'" for end in ":]"),
+    "gradient_checkpointing=",
+)
 NEEDS = (
     HfEnable,
     "utils.checkpoint",
@@ -557,7 +562,7 @@ NEEDS = (
     *(CheckpointWrap, "create_selective_checkpoint_contexts", ApplyCheckpointing),
     *together("transformers", "_set_gradient_checkpointing"),
     *together("transformers", tuple(given(maker, "checkpointing") for maker in _MAKERS)),
-    *together("transformers", _MAKERS, "gradient_checkpointing", "**"),
+    *together("transformers", _MAKERS, "**", _KEYS),
     *(given(made, word) for made in ("TrainingArguments", "Config") for word in NO_ARGUMENTS),
     *together("swift", "Arguments", ("recompute_granularity", "recompute_method", "recompute_num_layers")),
 )

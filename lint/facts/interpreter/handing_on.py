@@ -117,7 +117,7 @@ def wrapper_made(decorator: Function, taken: int = 0) -> Wrapper | None:
     """
     node = decorator.node
     parameters = positional_names(node)[taken : taken + 1]
-    if not isinstance(node, ast.FunctionDef) or not parameters or parameters[0] in bound_names(node):
+    if not isinstance(node, ast.FunctionDef) or not parameters:
         return None
     match node.body[-1]:
         case ast.Return(value=ast.Name(id=name)):
@@ -125,6 +125,8 @@ def wrapper_made(decorator: Function, taken: int = 0) -> Wrapper | None:
         case _:
             return None
     if len(inner) != 1 or not all(_copies_name(it, parameters[0]) for it in inner[0].decorator_list):
+        return None
+    if parameters[0] in bound_names(node):
         return None
     only = _only_call(inner[0])
     call = only or _kept_call(inner[0])

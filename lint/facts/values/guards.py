@@ -54,18 +54,27 @@ def either_holds(left: Said, right: Said) -> ast.AST:
     """`left or right`: the same node each time, so that the same condition is known for one."""
     ways: list[ast.expr] = []
     for parts in (left, right):
-        tests = [test if taken else ast.UnaryOp(ast.Not(), test) for test, taken in parts if isinstance(test, ast.expr)]
+        tests = [test if taken else _negated(test) for test, taken in parts if isinstance(test, ast.expr)]
         if len(tests) < len(parts):
             return left[0][0]  # What a `case` or an `except` says is no expression.
-        ways += _flat(tests[0]) if len(tests) == 1 else [ast.BoolOp(ast.And(), tests)]
-    ways = [*{ast.dump(way): way for way in ways}.values()]
-    if len(ways) > _MOST:
-        return left[0][0]
-    whole = ast.BoolOp(ast.Or(), ways)
-    for part in ast.walk(whole):
-        if isinstance(part, ast.expr) and not hasattr(part, "lineno"):
-            ast.copy_location(part, left[0][0])
-    return whole
+        ways += _flat(tests[0]) if len(tests) == 1 else [_at(ast.BoolOp(ast.And(), tests), tests[0])]
+    ways = [*{_text(way): way for way in ways}.values()]
+    return left[0][0] if len(ways) > _MOST else _at(ast.BoolOp(ast.Or(), ways), left[0][0])
+
+
+@lru_cache(maxsize=1024)
+def _negated(test: ast.expr) -> ast.expr:
+    return _at(ast.UnaryOp(ast.Not(), test), test)
+
+
+def _at(made: ast.expr, node: ast.AST) -> ast.expr:
+    """``made``, where ``node`` stands."""
+    return ast.copy_location(made, node)
+
+
+@lru_cache(maxsize=1024)
+def _text(test: ast.expr) -> str:
+    return ast.dump(test)
 
 
 def _flat(test: ast.expr) -> Iterator[ast.expr]:

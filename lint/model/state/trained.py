@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 #: Names of functions that train what they get.
 _TRAINS = re.compile(r"fit|train|tun|learn|epoch|optimi[sz]e|run|launch")
+#: What objects of libraries train with.
+_FITS = ("train", "fit", "learn")
+#: What a call runs that the program shows.
+_SHOWN = (Function, Method, Class)
 #: Names of those that only look at it.
 _LOOKS = re.compile(
     r"(?i)eval|test|valid|predict|infer|sav|export|print|plot|report|log|summar|count|convert|generat|score"
@@ -71,6 +75,19 @@ def follows_training(run: History, call: Call) -> bool:
         return False
     training = {node for it in trained for node in it.place.callees if node in function_of}
     return not any(other.order > call.order for node in training for other in run.calls_of(function_of[node]))
+
+
+def training_is_over(run: History, event: Event) -> bool:
+    """Whether all that trains in the run of ``event`` comes before it, and no loop brings it again."""
+    trained = [it.call for it in run.of(Backward)]
+    trained += [call for call in run.program.calls if call.called in _FITS and not isinstance(call.func, _SHOWN)]
+    here = [call for call in trained if call.place.walk == event.place.walk]
+    callers = run.callers_of(event.place)
+    if not here or callers is None or any(call.order > event.order for call in here):
+        return False
+    around = frozenset(loop for place in (*(call.place for call in callers), event.place) for loop in place.loops)
+    trained_in = [_loops_around(run, call) for call in here]
+    return all(loops is not None and around.isdisjoint(loops) for loops in trained_in)
 
 
 def _loops_around(run: History, call: Call) -> frozenset[Loop] | None:
