@@ -111,7 +111,10 @@ _WITH_WEIGHTS = frozenset(
     )
 )
 #: Methods of models that compute features.
-_ENCODES = re.compile(r"(encode|extract_features|forward_features|get_\w+_features)")
+_ENCODES = re.compile(
+    r"encode|extract|embed_|forward|predict|infer|quantize|tokenize|compute_"
+    r"|get_\w*(features|intermediate_layers|last_hidden_states?|feature_maps?|image_embeds|text_embeds)"
+)
 #: Methods of a model after which its hidden states need a gradient.
 _ASKS = ("enable_input_require_grads", "register_forward_hook", "register_forward_pre_hook")
 #: Methods of a distribution that an encoder gives.

@@ -6,7 +6,7 @@ import ast
 import re
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..events import NamedParts
     from ..run import Run
     from ..wrapping.renamed import Renamed
+
+    _AnyLoop: TypeAlias = ast.For | ast.comprehension
 
 #: Parts of what a checkpoint wrapper puts into the names below it.
 _WRAPPED = ("checkpoint_wrapped", "wrapped_module")
@@ -56,9 +58,11 @@ def names_tested(run: Run, names: NamedParts, pattern: re.Pattern[str]) -> Itera
         checkpoint wrappers, has none.
     """
     yield from (text for text in _looked_up(run, names) if pattern.search(text.text))
-    loop = _loop_over(run, names)
-    if loop is None:
-        return
+    for loop in _loops_over(run, names):
+        yield from _tested_in(loop, pattern)
+
+
+def _tested_in(loop: _Loop, pattern: re.Pattern[str]) -> Iterator[WrittenText]:
     parts, name, written, counted = loop
     tested = [texts for node in parts if (texts := _tested_with(node, name)) is not None]
     searched = [asks for node in parts if (asks := _searched_with(node, name, written)) is not None]
@@ -129,18 +133,57 @@ class _Loop(NamedTuple):
     counted: dict[str, tuple[str, ...]]
 
 
-def _loop_over(run: Run, names: NamedParts) -> _Loop | None:
-    """The loop over ``names`` that leaves them as they are; None where there is none."""
-    loop = holder_of(run, names.call)
-    if not isinstance(loop, ast.For | ast.comprehension) or loop.iter is not names.node:
-        return None
-    body = body_around(run, names.call)
-    parts = [node for part in _parts(loop, parents_in(body).get(loop)) for node in ast.walk(part)]
-    name = _untouched_name(loop, parts, partial(_may_clean, run.program.trees))
-    if not name:
-        return None
-    written = _texts_around(run, names.call)
-    return _Loop(parts, name, written, counted_in((*names.place.loops, *parts)))
+def _loops_over(run: Run, names: NamedParts) -> Iterator[_Loop]:
+    """The loops over ``names``, or over a list of them, that leave them as they are, and what they hand a name to."""
+    holder, body = holder_of(run, names.call), body_around(run, names.call)
+    if not isinstance(holder, ast.For | ast.comprehension) or holder.iter is not names.node:
+        return
+    parents, written = parents_in(body), _texts_around(run, names.call)
+    may_clean = partial(_may_clean, run.program.trees)
+    for loop in (holder, *_loops_over_list(holder, parents)):
+        parts = [node for part in _parts(loop, parents.get(loop)) for node in ast.walk(part)]
+        name = _name_in(loop)
+        if name and _is_untouched(name, parts, may_clean):
+            counted = counted_in((*names.place.loops, *parts))
+            yield _Loop(parts, name, written, counted)
+            yield from _helpers_given(run, parts, name, may_clean)
+
+
+def _loops_over_list(loop: _AnyLoop, parents: Mapping[ast.AST, ast.AST]) -> Iterator[_AnyLoop]:
+    """The loops over the variable that holds the names that ``loop`` goes through: `[n for n, _ in ...]`."""
+    made = parents.get(loop)
+    if (
+        not isinstance(made, ast.ListComp | ast.SetComp)
+        or len(made.generators) > 1
+        or not isinstance(made.elt, ast.Name)
+    ):
+        return
+    match parents.get(made):
+        case ast.Assign(targets=[ast.Name(id=held)]) if made.elt.id == _name_in(loop):
+            others = (node for node in parents if isinstance(node, ast.For | ast.comprehension))
+            yield from (it for it in others if isinstance(it.iter, ast.Name) and it.iter.id == held)
+
+
+def _helpers_given(run: Run, parts: list[ast.AST], name: str, may_clean: Callable[[str], bool]) -> Iterator[_Loop]:
+    """The functions of the program that get the variable ``name``, as far as they leave it as it is."""
+    for node in parts:
+        match node:
+            case ast.Call(func=ast.Name(id=called), args=args, keywords=[]):
+                at = [index for index, given in enumerate(args) if isinstance(given, ast.Name) and given.id == name]
+                found = _defined(run.program.trees, called) if len(at) == 1 else []
+            case _:
+                continue
+        for tree, function in found if len(found) == 1 else ():
+            names, inside = positional_names(function), [*all_nodes(function)]
+            own = names[at[0]] if at[0] < len(names) else ""
+            if own and _is_untouched(own, [part for part in inside if not isinstance(part, ast.arg)], may_clean):
+                yield _Loop(inside, own, WrittenTexts(tree, function), counted_in(inside))
+
+
+def _defined(trees: tuple[ast.AST, ...], name: str) -> list[tuple[ast.AST, ast.FunctionDef]]:
+    """The functions called ``name``, each with its file."""
+    nodes = ((tree, node) for tree in trees for node in all_nodes(tree))
+    return [(tree, node) for tree, node in nodes if isinstance(node, ast.FunctionDef) and node.name == name]
 
 
 def _texts_around(run: Run, call: Call) -> WrittenTexts:
@@ -164,9 +207,11 @@ def tests_that_fail(run: Run, names: NamedParts, renaming: Callable[[], Iterable
         names: Where the program asks for the names.
         renaming: Gives the names before and after; asked where the loop tests parts of names.
     """
-    loop = _loop_over(run, names)
-    if loop is None:
-        return
+    for loop in _loops_over(run, names):
+        yield from _failing_in(loop, renaming)
+
+
+def _failing_in(loop: _Loop, renaming: Callable[[], Iterable[Renamed]]) -> Iterator[ast.expr]:
     bound = bound_in(loop.parts)
     derived = _derived(loop, bound)
     known = {counter: texts[0] for counter, texts in loop.counted.items() if texts}
@@ -178,7 +223,7 @@ def tests_that_fail(run: Run, names: NamedParts, renaming: Callable[[], Iterable
         return comes_out(test, TextValues({**known, loop.name: name}, meant))
 
     asked = [test for test in loop.parts if is_test(test) and not names_in(test).isdisjoint(derived)]
-    asked = [test for test in asked if not _is_on_whole_name(test, loop)]
+    asked = [test for test in asked if not any(_is_on_whole_name(part, loop) for part in all_nodes(test))]
     renamed = [*renaming()] if asked else []
     for test in asked:
         was_passed = any(passes(test, it.plain) for it in renamed)
@@ -186,7 +231,7 @@ def tests_that_fail(run: Run, names: NamedParts, renaming: Callable[[], Iterable
             yield test
 
 
-def _is_on_whole_name(test: ast.expr, loop: _Loop) -> bool:
+def _is_on_whole_name(test: ast.AST, loop: _Loop) -> bool:
     """Whether ``test`` is one of those that are compared with what they ask for."""
     searched = _searched_with(test, loop.name, loop.written)
     return searched is not None or _tested_with(test, loop.name) is not None
@@ -201,7 +246,7 @@ def _derived(loop: _Loop, bound: Mapping[str, ast.expr]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _parts(loop: ast.For | ast.comprehension, around: ast.AST | None) -> list[ast.AST]:
+def _parts(loop: _AnyLoop, around: ast.AST | None) -> list[ast.AST]:
     """What runs in each iteration of ``loop``; ``around`` is what a comprehension is a part of."""
     if isinstance(loop, ast.For):
         return [*loop.body]
@@ -217,32 +262,37 @@ def _parts(loop: ast.For | ast.comprehension, around: ast.AST | None) -> list[as
     return [*given, *loop.ifs, *(other for other in generators if other is not loop)]
 
 
-def _untouched_name(loop: ast.For | ast.comprehension, parts: list[ast.AST], may_clean: Callable[[str], bool]) -> str:
-    """The variable that holds a name as the model has it; empty when the loop changes it or knows of the wrappers.
-
-    Args:
-        loop: The loop.
-        parts: What runs in it.
-        may_clean: Whether the function called so may give the name without the wrappers.
-    """
+def _name_in(loop: _AnyLoop) -> str:
+    """The variable of ``loop`` that holds a name."""
     match loop.target:
         case ast.Name(id=name) | ast.Tuple(elts=[ast.Name(id=name), _]):
-            for node in parts:
-                match node:
-                    case ast.Name(id=bound, ctx=ast.Store()) | ast.arg(arg=bound) if bound == name:
-                        return ""
-                    case ast.Constant(value=str(text)) if any(part in text for part in _WRAPPED):
-                        return ""
-                    case ast.Attribute(value=ast.Name(id=changed), attr="replace") if changed == name:
-                        return ""
-                    case ast.Call(func=ast.Name(id=function), args=[ast.Name(id=given), *_]) if given == name:
-                        if function not in _LOOK and may_clean(function):
-                            return ""
-                    case ast.Call(func=ast.Attribute(attr=method), args=[ast.Name(id=given), *_]) if given == name:
-                        if _CLEANS.search(method):
-                            return ""
             return name
     return ""
+
+
+def _is_untouched(name: str, parts: list[ast.AST], may_clean: Callable[[str], bool]) -> bool:
+    """Whether the variable ``name`` holds a name as the model has it: nothing changes it or knows of the wrappers.
+
+    Args:
+        name: The variable.
+        parts: What runs with it.
+        may_clean: Whether the function called so may give the name without the wrappers.
+    """
+    for node in parts:
+        match node:
+            case ast.Name(id=bound, ctx=ast.Store()) | ast.arg(arg=bound) if bound == name:
+                return False
+            case ast.Constant(value=str(text)) if any(part in text for part in _WRAPPED):
+                return False
+            case ast.Attribute(value=ast.Name(id=changed), attr="replace") if changed == name:
+                return False
+            case ast.Call(func=ast.Name(id=function), args=[ast.Name(id=given), *_]) if given == name:
+                if function not in _LOOK and may_clean(function):
+                    return False
+            case ast.Call(func=ast.Attribute(attr=method), args=[ast.Name(id=given), *_]) if given == name:
+                if _CLEANS.search(method):
+                    return False
+    return True
 
 
 def _may_clean(trees: tuple[ast.AST, ...], function: str) -> bool:

@@ -8,6 +8,8 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from .formatted_texts import as_f_string
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -140,6 +142,9 @@ class TextValues:
         )
 
     def _binary(self, node: ast.BinOp) -> Any:
+        formatted = as_f_string(node) if isinstance(node.op, ast.Mod) else None
+        if formatted is not None:
+            return self._joined(formatted)
         if type(node.op) not in _OPERATORS:
             raise OpenValueError
         return _OPERATORS[type(node.op)](self.of(node.left), self.of(node.right))
@@ -194,6 +199,8 @@ class TextValues:
                 return re.compile(*map(self.of, node.args))
             case ast.Attribute(value=ast.Name(id="re"), attr=method) if method in _PATTERN_FUNCTIONS:
                 return getattr(re, method)(*map(self.of, node.args))
+            case ast.Attribute(attr="format") if (formatted := as_f_string(node)) is not None:
+                return self._joined(formatted)
             case ast.Attribute(value=inner, attr=method):
                 return _call_method(self.of(inner), method, [*map(self.of, node.args)])
         raise OpenValueError

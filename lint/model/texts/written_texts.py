@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes
 from ...facts.parameters import defaults
 from ..conditions.loop_counters import counters
+from .formatted_texts import as_f_string
 from .own_texts import held_by_own
 
 if TYPE_CHECKING:
@@ -80,18 +81,18 @@ class WrittenTexts:
             depth: How many variables are followed.
         """
         match value:
-            case ast.Constant() | ast.JoinedStr():
+            case _ if is_text(value):
                 yield from (WrittenText(value, text) for text in _written(value, counted))
             case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
                 for item in items:
-                    if isinstance(item, ast.Constant | ast.JoinedStr):
+                    if is_text(item):
                         yield from self.texts(item, counted, depth)
             case ast.Dict(keys=keys):
                 for key in keys:
-                    if isinstance(key, ast.Constant | ast.JoinedStr):
+                    if key is not None and is_text(key):
                         yield from self.texts(key, counted, depth)
             case ast.DictComp(key=item) | ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
-                if isinstance(item, ast.JoinedStr):
+                if is_text(item):
                     yield from self.texts(item, {**counted, **counted_in(value.generators)}, depth)
             case ast.Call(func=ast.Name(id=function), args=[inner], keywords=[]) if function in _SAME:
                 yield from self.texts(inner, counted, depth)
@@ -276,6 +277,11 @@ def _changes(node: ast.AST) -> bool:
     return False
 
 
+def is_text(node: ast.expr) -> bool:
+    """Whether ``node`` is a constant, or puts a text together."""
+    return isinstance(node, ast.Constant) or as_f_string(node) is not None
+
+
 def _written(text: ast.expr, counted: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """What ``text`` is, with the texts of the ``counted`` variables that an f-string puts in; nothing when unknown."""
     match text:
@@ -286,4 +292,5 @@ def _written(text: ast.expr, counted: Mapping[str, tuple[str, ...]]) -> tuple[st
         case ast.JoinedStr(values=values):
             parts = [_written(value, counted) for value in values]
             return tuple(map("".join, islice(product(*parts), _TEXTS)))
-    return ()
+    formatted = as_f_string(text)
+    return () if formatted is None else _written(formatted, counted)

@@ -1,0 +1,158 @@
+"""Names of parts of wrapped layers, asked for in the ways that scripts put names together; runs show which match."""
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+HEAD = """import re
+from functools import partial
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing, checkpoint_wrapper
+from transformers import AutoModelForCausalLM
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+from peft import LoraConfig, get_peft_model
+model = AutoModelForCausalLM.from_pretrained("base")
+apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, LlamaDecoderLayer))
+"""
+#: The wrapper's part of the name stands in between: nothing matches.
+WRONG = {
+    "percent": r"""
+for i in range(4):
+    for n, p in model.named_parameters():
+        if n.startswith("model.layers.%d.mlp" % i):
+            p.requires_grad = False
+""",
+    "format": r"""
+for n, p in model.named_parameters():
+    if any(n.startswith("model.layers.{}.mlp".format(i)) for i in range(4)):
+        p.requires_grad = False
+""",
+    "plus": r"""
+for i in range(4):
+    for n, p in model.named_parameters():
+        if "layers." + str(i) + ".self_attn" in n:
+            p.requires_grad = False
+""",
+    "fstr": r"""
+for i in range(4):
+    for n, p in model.named_parameters():
+        if f"layers.{i}.self_attn" in n:
+            p.requires_grad = False
+""",
+    "local fn": r"""
+def is_low(name):
+    return name.startswith("model.layers.0.mlp")
+for n, p in model.named_parameters():
+    p.requires_grad = is_low(n)
+""",
+    "names list": r"""
+names = [n for n, _ in model.named_parameters()]
+chosen = [n for n in names if "layers.0.mlp" in n]
+print(chosen)
+""",
+    "dict params": r"""
+w = dict(model.named_parameters())["model.layers.0.mlp.up_proj.weight"]
+""",
+    "dict params get": r"""
+params = dict(model.named_parameters())
+for i in range(4):
+    params[f"model.layers.{i}.mlp.up_proj.weight"].requires_grad = False
+""",
+    "regex tuple": r"""
+PATTERNS = (re.compile(r"model\.layers\.\d+\.mlp"),)
+for n, p in model.named_parameters():
+    if any(r.match(n) for r in PATTERNS):
+        p.requires_grad = False
+""",
+    "lora regex": r"""
+cfg = LoraConfig(target_modules=r".*layers\.\d+\.self_attn\.(q|v)_proj")
+model = get_peft_model(model, cfg)
+""",
+    "lora regex2": r"""
+cfg = LoraConfig(target_modules="model\\.layers\\.(0|1)\\.mlp\\.up_proj")
+model = get_peft_model(model, cfg)
+""",
+    "set names": r"""
+NO_GRAD = {f"model.layers.{i}.input_layernorm.weight" for i in range(8)}
+for n, p in model.named_parameters():
+    if n in NO_GRAD:
+        p.requires_grad_(False)
+""",
+    "tuple names": r"""
+PREFIXES = tuple("model.layers.%d.mlp." % i for i in range(4))
+for n, p in model.named_parameters():
+    if n.startswith(PREFIXES):
+        p.requires_grad_(False)
+""",
+    "match": r"""
+for n, p in model.named_parameters():
+    m = re.match(r"model\.layers\.(\d+)\.mlp", n)
+    if m and int(m.group(1)) < 4:
+        p.requires_grad = False
+""",
+    "search": r"""
+pat = re.compile(r"layers\.(\d+)\.(self_attn|mlp)")
+for n, p in model.named_parameters():
+    m = pat.search(n)
+    if m is not None and int(m[1]) < 4:
+        p.requires_grad = False
+""",
+    "modules": r"""
+for n, m in model.named_modules():
+    if n.endswith("layers.0.mlp"):
+        m.requires_grad_(False)
+""",
+    "split": r"""
+for n, p in model.named_parameters():
+    parts = n.split(".")
+    if parts[1] == "layers" and parts[3] == "mlp":
+        p.requires_grad = False
+""",
+    "next": r"""
+w = next(p for n, p in model.named_parameters() if n == "model.layers.0.mlp.up_proj.weight")
+""",
+    "next2": r"""
+w = [p for n, p in model.named_parameters() if "layers.0.self_attn.q_proj" in n][0]
+""",
+}
+#: State dicts have the names without the wrappers, and a wrapper hands on attributes.
+RIGHT = {
+    "state dict": r"""
+for n in model.state_dict():
+    if n.startswith("model.layers.0.mlp"):
+        print(n)
+""",
+    "state dict items": r"""
+for n, t in model.state_dict().items():
+    if n.startswith("model.layers.0.mlp"):
+        print(n)
+""",
+    "in state dict": r"""
+sd = model.state_dict()
+if "model.layers.0.mlp.up_proj.weight" in sd:
+    print("ok")
+""",
+    "get_submodule": r"""
+m = model.get_submodule("model.layers.0.mlp")
+""",
+}
+
+
+def codes(script):
+    return [finding.code for finding in check_source(HEAD + script)]
+
+
+@pytest.mark.parametrize("script", WRONG.values(), ids=WRONG)
+def test_a_name_below_a_wrapper_is_found(script):
+    assert codes(script) == ["CKPT131"]
+
+
+@pytest.mark.parametrize("script", RIGHT.values(), ids=RIGHT)
+def test_a_name_that_wrappers_do_not_change_is_right(script):
+    assert codes(script) == []
+
+
+def test_names_that_are_asked_for_before_the_wrapping_are_right():
+    *imports, wrapping = HEAD.splitlines()
+    script = "\n".join([*imports, WRONG["percent"], WRONG["names list"], WRONG["local fn"], wrapping])
+    assert [finding.code for finding in check_source(script)] == []
