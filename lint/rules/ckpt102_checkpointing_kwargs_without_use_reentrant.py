@@ -158,6 +158,7 @@ from ..model.libraries.trainer import (
     kwargs_may_change,
     overriding_trainer,
     trainer_kwargs,
+    written_at,
     written_kwargs,
 )
 from ..model.needs import together
@@ -189,7 +190,7 @@ def check(run: Run) -> Iterator[Report]:
         kwargs = from_json(args.kwargs)
         if _lacks_key(trainer_kwargs(kwargs)) and _may_be_on(args) and not kwargs_may_change(run, args):
             is_text = kwargs is not args.kwargs
-            yield _report(kwargs, (kwargs.node if is_text else None) or args.node)
+            yield _report(kwargs, (kwargs.node if is_text else None) or written_at(args))
     for setting in written_kwargs(run):
         if _lacks_key(trainer_kwargs(setting.kwargs)):
             yield _report(setting.kwargs, setting.node)

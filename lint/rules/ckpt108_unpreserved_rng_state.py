@@ -245,7 +245,7 @@ from ..model.events import (
 )
 from ..model.events.extract import args_of
 from ..model.known_models.transformers_layers import is_checkpointed_layer
-from ..model.libraries.trainer import overriding_trainer, settings_of
+from ..model.libraries.trainer import overriding_trainer, settings_of, written_at
 from ..model.names import canonical
 from ..model.regions.bodies import classes_checked
 from ..model.report import DropKeyword, Remark, Report, Rewrite
@@ -280,7 +280,7 @@ def check(run: Run) -> Iterator[Report]:
         kwargs = from_json(setting.kwargs)
         unpreserved = isinstance(kwargs, Dict) and equals(kwargs.get("preserve_rng_state"), False)
         if unpreserved and not (isinstance(setting, HfEnable) and _has_no_effect(run, setting)):
-            yield from (_report(setting.node, draw) for draw in list(_dropouts(run, _models(run, setting)))[:1])
+            yield from (_report(written_at(setting), draw) for draw in list(_dropouts(run, _models(run, setting)))[:1])
 
 
 def _in_library_layers(run: Run, event: Checkpointing) -> list[Draw]:

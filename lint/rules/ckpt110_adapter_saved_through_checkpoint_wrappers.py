@@ -163,7 +163,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Dict, Partial, Ref, Value, equals, options
+from ..facts.values import Absent, Dict, Instance, Partial, Ref, Value, equals, options
 from ..finding import Severity
 from ..model.conditions.guards import is_optional
 from ..model.events import (
@@ -181,12 +181,13 @@ from ..model.libraries.sharding import attributes, root
 from ..model.libraries.trainer import where
 from ..model.regions.bodies import classes_checked
 from ..model.report import Remark, Report
+from ..model.types import is_hf_model, same_object
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.values import Place
+    from ..facts.values import Call, Place
     from ..model.events import AcceleratePrepare, Event
     from ..model.run import Run
 
@@ -197,14 +198,14 @@ NEEDS = (
     ("peft", "activation_checkpointing"),
 )
 VERSIONS = {"peft": ">=0.21"}
-_SAVES = ("save_pretrained", "save_model", "train")
+_SAVES = ("save_pretrained", "save_model", "push_to_hub")
 #: Attributes by which wrappers give the model inside.
 _SAME_MODEL = frozenset(("module", "_orig_mod"))
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report wrappers put into a model whose adapter is saved."""
-    if not any(run.method_calls(*_SAVES)):
+    if not any(run.method_calls(*_SAVES)) and not any(map(_trains, run.method_calls("train"))):
         return
     prepared = list(prepared_with(run))
     for attach in run.of(AdapterAttach):
@@ -219,6 +220,12 @@ def check(run: Run) -> Iterator[Report]:
                 continue
             if (node := _wrapping(args)) is not None:
                 yield _report(node, adapter)
+
+
+def _trains(call: Call) -> bool:
+    """Whether ``call`` of `train` is one of a Trainer, which saves what it trains, and no switch of a module."""
+    module = same_object(call.receiver)
+    return not isinstance(module, Instance) and not is_hf_model(module)
 
 
 def _by_accelerator(
@@ -281,7 +288,7 @@ def _adapter_of(run: Run, trainer: TrainerBuild) -> ast.Call | None:
 def _saves_nothing(run: Run, args: TrainerArgs) -> bool:
     """Whether the Trainer writes no checkpoints, and nothing else in the program saves a model."""
     off = equals(args.setting("save_strategy"), "no") is True
-    return off and not any(run.method_calls("save_pretrained", "save_model", "push_to_hub"))
+    return off and not any(run.method_calls(*_SAVES))
 
 
 def _wrapping(args: TrainerArgs) -> ast.AST | None:

@@ -16,8 +16,10 @@ value of the auxiliary loss is right, and its gradient is missing: routers of Mi
 from transformers import MixtralConfig, MixtralForCausalLM, Trainer, TrainingArguments
 
 model = MixtralForCausalLM(MixtralConfig(output_router_logits=True))
-args = TrainingArguments(  # error
-    "out", gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": True}
+args = TrainingArguments(
+    "out",
+    gradient_checkpointing=True,
+    gradient_checkpointing_kwargs={"use_reentrant": True},  # error
 )
 Trainer(model, args).train()
 ```
@@ -415,7 +417,7 @@ from ..facts.values import Attr, Result, Value, equals, same
 from ..finding import Applicability, Severity
 from ..model.events import DeepSpeedCheckpoint, TorchCheckpoint
 from ..model.libraries.enabled import reentrant_settings
-from ..model.libraries.trainer import default_versions
+from ..model.libraries.trainer import default_versions, written_at
 from ..model.needs import CHECKPOINTS, together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 from ..model.results.side_outputs import side_outputs
@@ -454,7 +456,7 @@ def _router_logits(run: Run) -> Iterator[Report]:
     for model, node in _models_with_router_logits(run):
         for setting in reentrant_settings(run, model):
             yield Report(
-                setting.node,
+                written_at(setting),
                 "the reentrant variant detaches the router logits, so the routers get no gradient from the auxiliary "
                 'loss; write `"use_reentrant": False`',
                 notes=(Remark(node, "the auxiliary loss is switched on here"),),

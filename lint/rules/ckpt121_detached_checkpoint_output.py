@@ -275,12 +275,13 @@ from ..model.flow.own_results import (
 from ..model.flow.statements import appended_to, base_name, list_ending_in, stored_under
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.results.detached import cut_off_from_loss, may_train
+from ..model.results.detached import computed_from, cut_off_from_loss, may_train
 from ..model.tensors.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
+    from ..facts.values import Call
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT121", "detached-checkpoint-output", Severity.ERROR
@@ -295,7 +296,10 @@ def check(run: Run) -> Iterator[Report]:
         source = next((events.get(option.call) for option in options(cut.source) if isinstance(option, Result)), None)
         again = None if source is not None else next(_of_last_iteration(run, cut, events.values()), None)
         source = source or again
-        if source is None or is_gradient_free(cut.call) or not may_train(run, source):
+        if source is None:
+            yield from _cut_off_later(run, cut, events)
+            continue
+        if is_gradient_free(cut.call) or not may_train(run, source):
             continue
         following = _next_segment(run, cut, source, again, events.values())
         if (
@@ -306,12 +310,7 @@ def check(run: Run) -> Iterator[Report]:
             following = source
         loss = cut_off_from_loss(run, cut.call, source) if following is None else None
         if loss is not None:
-            yield Report(
-                cut.node,
-                "this detached result is all that the loss gets, so no segment before it gets a gradient; pass the "
-                "result on as it is",
-                notes=(Remark(source.node, "this segment is cut off"), Remark(loss.node, "the loss comes from it")),
-            )
+            yield _report_loss(cut, source, loss)
         if following is not None:
             yield Report(
                 cut.node,
@@ -319,6 +318,25 @@ def check(run: Run) -> Iterator[Report]:
                 "the result on as it is, since a checkpoint keeps only its input anyway",
                 notes=(Remark(source.node, "this segment is cut off"), Remark(following.node, "the next segment")),
             )
+
+
+def _cut_off_later(run: Run, cut: Detach, events: Mapping[Call, Checkpoint]) -> Iterator[Report]:
+    """What is cut off behind more than the checkpoint: `F.normalize(h.mean(1)).detach()`."""
+    if _ends_in_backward(run, cut) or not run.detached_losses.is_returned(cut.call):
+        return  # A leaf for a backward pass by hand, or what is only looked at.
+    source = next((events[call] for call in computed_from(run, cut.source) if call in events), None)
+    loss = cut_off_from_loss(run, cut.call, source) if source is not None else None
+    if source is not None and loss is not None:
+        yield _report_loss(cut, source, loss)
+
+
+def _report_loss(cut: Detach, source: Checkpoint, loss: Call) -> Report:
+    return Report(
+        cut.node,
+        "this detached result is all that the loss gets, so no segment before it gets a gradient; pass the result on "
+        "as it is",
+        notes=(Remark(source.node, "this segment is cut off"), Remark(loss.node, "the loss comes from it")),
+    )
 
 
 def _next_segment(

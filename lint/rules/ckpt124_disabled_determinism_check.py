@@ -26,10 +26,10 @@ run = partial(checkpoint, use_reentrant=False, determinism_check="none")  # erro
 def wrap(block):
     return checkpoint_wrapper(block, determinism_check="none")  # error
 
-args = TrainingArguments(  # error
+args = TrainingArguments(
     "out",
     gradient_checkpointing=True,
-    gradient_checkpointing_kwargs={"use_reentrant": False, "determinism_check": "none"},
+    gradient_checkpointing_kwargs={"use_reentrant": False, "determinism_check": "none"},  # error
 )
 ```
 
@@ -89,10 +89,12 @@ from typing import TYPE_CHECKING
 from ..facts.values import ABSENT, Dict, Value, equals
 from ..finding import Applicability, Severity
 from ..model.events import CallEvent, Checkpoint, CheckpointPartial, CheckpointWrap, HfEnable, KbitPrepare, TrainerArgs
+from ..model.libraries.trainer import written_at
 from ..model.report import DropKeyword, Report, Rewrite
 from ..model.variant import hf_kwargs_reentrant
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Call
@@ -109,7 +111,7 @@ def check(run: Run) -> Iterator[Report]:
     for event in run.of(CallEvent):
         if equals(_setting(event), "none"):
             yield Report(
-                event.node if event.call.written(_KEY) else event.call.naming,
+                _place(event),
                 'with `determinism_check="none"` a recomputation that differs from the forward pass gives wrong '
                 "gradients without an error; remove it and mend what differs",
                 fix=_drop(event),
@@ -126,6 +128,12 @@ def _setting(event: CallEvent) -> Value:
             if isinstance(given, Dict) and hf_kwargs_reentrant(given, default=False) is not True:
                 return given.get(_KEY)
     return ABSENT
+
+
+def _place(event: CallEvent) -> ast.AST:
+    if isinstance(event, TrainerArgs):
+        return written_at(event)
+    return event.node if event.call.written(_KEY) else event.call.naming
 
 
 def _is_by_partial(call: Call) -> bool:

@@ -254,6 +254,7 @@ from ..model.events import (
     AdapterAttach,
     Backward,
     Checkpointing,
+    Detach,
     GradientSwitch,
     GradientSwitchCall,
     GradientSwitchWrite,
@@ -293,9 +294,10 @@ _KEEP_GRAPH = frozenset(("mean", "sum", "pow", "square", "abs", "exp", "log", "s
 
 def check(run: Run) -> Iterator[Report]:
     """Report losses that are made to require gradients by hand."""
-    if not any(run.of(Checkpointing, HfEnable, KbitPrepare, TrainerArgs)) or _keeps_graph(run):
+    if not any(run.of(Checkpointing, HfEnable, KbitPrepare, TrainerArgs)):
         return
-    for target, names, value, node, place in _forced(run):
+    # A leaf that is made anew has no graph, whatever the loss had.
+    for target, names, value, node, place in (*(() if _keeps_graph(run) else _switched_on(run)), *_made_anew(run)):
         backward = _backward(run, names, node, place) or _given_to_trainer(names, node, place)
         # `if not loss.requires_grad:` handles a batch that nothing is learned from.
         asks = any("requires_grad" in attributes_in(guard.test) for guard in own_guards(place))
@@ -313,11 +315,14 @@ def _keeps_graph(run: Run) -> bool:
     """Whether nothing in the program can keep a loss from having a graph: then the line does nothing.
 
     That takes frozen parts, the reentrant variant where the program asks for it, an adapter on a model whose embeddings
-    are frozen where the variant is open, or a reentrant region of the program that may get data alone.
+    are frozen where the variant is open, a reentrant region of the program that may get data alone, or a function that
+    gives its result detached.
     """
     if any(switch.freezes for switch in run.of(GradientSwitch)) or any(run.calls_to(*_FREEZES)):
         return False
     if any(event.reentrant is not False for event in run.of(Checkpointing)):
+        return False
+    if any(run.detached_losses.is_returned(cut.call) for cut in run.of(Detach)):
         return False
     hooked = any(run.method_calls("enable_input_require_grads")) or any(it.is_on for it in run.of(KbitPrepare))
     adapters = any(run.of(AdapterAttach)) and not hooked
@@ -327,7 +332,7 @@ def _keeps_graph(run: Run) -> bool:
     return not adapters or (bool(variants) and not any(variant is not False for variant in variants))
 
 
-def _forced(run: Run) -> Iterator[tuple[str, tuple[str, ...], Value, ast.AST, Place]]:
+def _switched_on(run: Run) -> Iterator[tuple[str, tuple[str, ...], Value, ast.AST, Place]]:
     """Every ``x.requires_grad_()`` and ``x.requires_grad = True``.
 
     Yields:
@@ -344,11 +349,10 @@ def _forced(run: Run) -> Iterator[tuple[str, tuple[str, ...], Value, ast.AST, Pl
             case _:
                 continue
         yield source_text(written), names, switch.target, switch.node, switch.place
-    yield from _made_anew(run)
 
 
 def _made_anew(run: Run) -> Iterator[tuple[str, tuple[str, ...], Value, ast.AST, Place]]:
-    """Every `x = Variable(x, requires_grad=True)`, which leaves the graph of x behind, in the form of `_forced`."""
+    """Every `x = Variable(x, requires_grad=True)`, which leaves the graph of x behind, as `_switched_on` does."""
     for call in run.calls_to(*_LEAVES):
         given = call.argument(1 if call.name.endswith("Variable") else None, "requires_grad")
         if equals(given, True) is not True or not call.node.args:

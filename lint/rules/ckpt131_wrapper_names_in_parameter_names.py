@@ -263,6 +263,7 @@ from ..model.flow.lifetimes import surely_done
 from ..model.libraries.sharding import attributes, root
 from ..model.names import canonical
 from ..model.report import Remark, Report
+from ..model.texts.name_patterns import name_for
 from ..model.texts.name_tests import names_tested, tests_that_fail
 from ..model.types import unwrapped
 from ..model.wrapping.renamed import names_below, names_wrapped_in
@@ -458,6 +459,8 @@ def _pattern(attach: AdapterAttach) -> ast.AST | None:
         pattern = re.compile(target.value)
     except re.error:
         return None
+    if name_for(target.value, "fullmatch") is not None:
+        return target.node
     stems = [stem.format(index) for stem in _STEMS for index in (0, 3, 11)]
     plain = any(pattern.fullmatch(stem + leaf) for stem in stems for leaf in _LEAVES)
     wrapped = any(pattern.fullmatch(stem + _WRAPPED + leaf) for stem in stems for leaf in _LEAVES)

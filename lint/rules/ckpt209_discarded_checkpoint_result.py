@@ -266,6 +266,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Function
 from ..finding import Severity
 from ..model.events import Checkpoint, CheckpointWrap, TorchCheckpoint, names_wrapper
+from ..model.flow.unused import dropped_at
 from ..model.report import Report
 from ..model.results.dropped import dropping_call, is_dropped
 
@@ -284,7 +285,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report results that nothing uses."""
     yield from _wrappers(run)
     for event in run.of(Checkpoint):
-        at = event.call if is_dropped(run, event) else dropping_call(run, event)
+        at = dropped_at(run, event.call) or event.call if is_dropped(run, event) else dropping_call(run, event)
         if at is not None:
             yield Report(
                 at.node,

@@ -200,7 +200,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report comparisons in policies that are never true."""
     reported = set()
     for policy in policies(run):
-        for compared in comparisons(policy):
+        for compared in comparisons(run, policy):
             packet = next(filter(_is_packet, (it for value in compared.values for it in options(value))), None)
             if packet is not None and packet.node not in reported:
                 reported.add(packet.node)

@@ -156,7 +156,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Dict, equals, is_absent, truth
+from ..facts.values import Dict, equals, is_absent, same, truth
 from ..finding import Applicability, Severity
 from ..model.events import EnvironmentSetting, SwiftArgs, TrainerArgs
 from ..model.libraries.trainer import SWITCHES, is_enabled, object_of, where
@@ -190,9 +190,9 @@ def check(run: Run) -> Iterator[Report]:
         if truth(args.setting("fsdp")) and isinstance(config, Dict):
             wanted = next(_wanted(config), None)
             if wanted is not None:
-                yield _report(args, where(wanted, config.node or args.node))
+                yield _report(run, args, where(wanted, config.node or args.node))
         elif by_environment is not None and is_absent(config) is True:
-            yield _report(args, by_environment)
+            yield _report(run, args, by_environment)
 
 
 def _by_environment(run: Run) -> ast.AST | None:
@@ -211,13 +211,16 @@ def _wanted(config: Dict) -> Iterator[Value]:
             yield config.get(name)
 
 
-def _report(args: TrainerArgs, wanted: ast.AST) -> Report:
+def _report(run: Run, args: TrainerArgs, wanted: ast.AST) -> Report:
+    write = next((it for it in run.writes if it.field in SWITCHES and same(it.obj, object_of(args))), None)
     keyword = next((word for word in args.node.keywords if word.arg in SWITCHES), None)
     name = keyword.arg if keyword is not None and keyword.arg else SWITCHES[1]
     return Report(
-        keyword or args.node,
+        write.node if write is not None else keyword or args.node,
         "FSDP and the Trainer both checkpoint, and the Trainer raises a ValueError when it is built; "
         f"write `{name}=False` or take it out of `fsdp_config`",
         notes=(Remark(wanted, "FSDP's own checkpointing is asked for here"),) if wanted is not args.node else (),
-        fix=Rewrite(Applicability.UNSAFE, f"Write `{name}=False`", (SetKeyword(args.node, name, "False"),)),
+        fix=Rewrite(Applicability.UNSAFE, f"Write `{name}=False`", (SetKeyword(args.node, name, "False"),))
+        if write is None
+        else None,
     )

@@ -162,7 +162,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.identifiers import is_own_object
 from ..facts.nodes import attribute, source_text
-from ..facts.values import Attr, Method
+from ..facts.values import Attr, Method, Partial
 from ..finding import Applicability, Severity
 from ..model.calls.endless import checkpoints_itself
 from ..model.events import Checkpoint, ForwardPatch, Fsdp2Shard, TorchCheckpoint
@@ -209,7 +209,7 @@ def check(run: Run) -> Iterator[Report]:
 def _method(event: Checkpoint) -> ast.Attribute | None:
     """`module.forward` as it is written in the call, or where the list was made that the call goes through."""
     written = event.node.args[0] if event.node.args else None
-    function = event.function
+    function = event.function.func if isinstance(event.function, Partial) else event.function
     made = function.node if isinstance(function, Method | Attr) else None
     named = (attribute(written), attribute(made))
     return next((node for node in named if node is not None and node.attr == "forward"), None)

@@ -228,6 +228,7 @@ from ..facts.values import (
     Dict,
     Element,
     Function,
+    Method,
     Partial,
     Ref,
     Result,
@@ -240,7 +241,7 @@ from ..facts.values import (
 from ..finding import Severity
 from ..model.events import CallEvent, Checkpoint, CheckpointWrap, HfEnable, TrainerArgs
 from ..model.libraries.finished_models import trainer_may_enable
-from ..model.libraries.trainer import is_enabled, object_of, settings_of
+from ..model.libraries.trainer import is_enabled, object_of, settings_of, written_at
 from ..model.report import Report
 from ..model.variant import torch_reentrant
 from ..model.wrapping.keywords import partials_with
@@ -266,8 +267,8 @@ class _Given(NamedTuple):
     """A `context_fn` that checkpoints run with."""
 
     context_fn: Value
-    #: The call that gives it.
-    node: ast.Call
+    #: The call or the argument that gives it.
+    node: ast.AST
     reentrant: bool | None
     debug: Value
     #: How the other variant is asked for.
@@ -308,7 +309,7 @@ def _given(run: Run) -> Iterator[_Given]:
             continue
         reentrant = torch_reentrant(kwargs.get("use_reentrant"))
         context_fn, debug = kwargs.get(_KEYWORD), kwargs.get("debug")
-        yield _Given(context_fn, setting.node, reentrant, debug, '"use_reentrant": False', None)
+        yield _Given(context_fn, written_at(setting), reentrant, debug, '"use_reentrant": False', None)
 
 
 def _reaches_layers(run: Run, setting: CallEvent) -> bool:
@@ -335,7 +336,9 @@ def _problem(context_fn: Value) -> str:
             return f"`context_fn` is called without arguments, and this needs a policy: a TypeError; {_LAZILY}"
         case Partial(func=Ref(name), args=[policy, *_]) if name == CONTEXTS:
             return _operators(policy)
-        case Function() as function if _needs_arguments(function):
+        case Function() as function if function.owner is None and _needs_arguments(function):
+            return f"`context_fn` is called without arguments, and `{function.name}` needs some: a TypeError; {_LAZILY}"
+        case Method(function=function) if _needs_arguments(function, given=1):
             return f"`context_fn` is called without arguments, and `{function.name}` needs some: a TypeError; {_LAZILY}"
     return ""
 
@@ -355,11 +358,12 @@ def _is_overload(name: str) -> bool:
     return not name.startswith("torch.ops.") or name.count(".") >= 4
 
 
-def _needs_arguments(function: Function) -> bool:
+def _needs_arguments(function: Function, given: int = 0) -> bool:
+    """Whether ``function`` needs more positional arguments than ``given``, or one by its name."""
     arguments = function.node.args
     positional = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
     required = sum(default is None for default in arguments.kw_defaults)
-    return (positional > 0 or required > 0) and function.owner is None
+    return positional > given or required > 0
 
 
 def _pair(held: Value | None) -> Result | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.objects.containers import children_of
 from ...facts.values import Dict, Instance, Result, Seq, Unknown, Value, options, same
-from ..types import unwrapped
+from ..types import same_object, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,6 +25,12 @@ def are_left_out(run: Run, *modules: Value) -> bool:
     given = [owner for call in made for owner in _owners(call.argument(0, "params"))]
     known = bool(given) and not any(isinstance(owner, Unknown) for owner in given)
     return known and bool(modules) and not any(_may_hold(owner, module) for owner in given for module in modules)
+
+
+def are_optimized(run: Run, module: Value) -> bool:
+    """Whether an optimizer of the program certainly gets the parameters of ``module``."""
+    made = [call for call in run.program.calls if call.name.startswith(_OPTIMIZERS)]
+    return any(same(same_object(owner), module) for call in made for owner in _owners(call.argument(0, "params")))
 
 
 def _owners(held: Value) -> Iterator[Value]:

@@ -64,6 +64,13 @@ def where(value: Value, otherwise: ast.AST) -> ast.AST:
     return value.node if value.node is not None and setting_span(value.node) is not None else otherwise
 
 
+def written_at(setting: Event) -> ast.AST:
+    """Where a script gives the dict for torch's checkpoint: the argument among many, else the whole of ``setting``."""
+    if not isinstance(setting, TrainerArgs):
+        return setting.node
+    return next((word for word in setting.node.keywords if word.arg in KWARGS), setting.node)
+
+
 def default_switch(args: TrainerArgs) -> bool:
     """Whether checkpointing is on when the arguments do not say: trl and ms-swift turn it on."""
     if isinstance(args, SwiftArgs):

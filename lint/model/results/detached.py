@@ -8,15 +8,16 @@ from ...facts.objects.classes import method_of
 from ...facts.values import Class, Element, Instance, Param, Result, options
 from ..calls.own_forward import written_out
 from ..frozen.freezing import may_be_frozen
-from ..frozen.optimized import are_left_out
+from ..frozen.optimized import are_left_out, are_optimized
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free, may_lack_graph
+from ..types import same_object
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Value
     from ..events import Checkpoint
     from ..run import Run
 
@@ -34,18 +35,42 @@ _TENSOR_METHODS = frozenset(
 def cut_off_from_loss(run: Run, cut: Call, source: Checkpoint) -> Call | None:
     """The backward pass whose loss gets what ``source`` gave only as ``cut`` detached it, and nothing else that trains.
 
-    A target that is detached stands beside something that trains.
+    A target that is detached stands beside something that trains, and an optimizer does not get what gives it.
     """
     if is_gradient_free(cut) or run.losses.is_returned(source.call) or any(run.losses.fed_by(source.call)):
         return None
     if not may_train(run, source):
         return None
-    for given in _given_by(run, cut):
+    ways = list(_given_by(run, cut))
+    for given in ways:
+        module = same_object(given.func)
+        is_meant_to_train = isinstance(module, Instance) and are_optimized(run, module)
         for sink in run.detached_losses.fed_by(given):
-            beside = run.detached_losses.beside(given, sink)
-            if not may_lack_graph(given, sink) and not any(_trains(run, node) for node in beside):
+            beside = [node for node in run.detached_losses.beside(given, sink) if not _is_one_of(node, ways)]
+            trains = not is_meant_to_train and any(_trains(run, node) for node in beside)
+            if not may_lack_graph(given, sink) and not trains:
                 return sink
     return None
+
+
+def _is_one_of(node: ast.Call, calls: list[Call]) -> bool:
+    return any(call.node is node for call in calls)
+
+
+def computed_from(run: Run, value: Value) -> Iterator[Call]:
+    """The calls that ``value`` is the result of, or is computed of by what has no parameters: `h.mean(1)`."""
+    for option in options(value):
+        match option:
+            case Result(call):
+                yield call
+                if call.method in _TENSOR_METHODS:
+                    # One of several tensors may be the object.
+                    for way in run.calls_at(call.node):
+                        yield from computed_from(run, way.receiver)
+                elif canonical(call.name).startswith("torch."):
+                    yield from computed_from(run, call.argument(0))
+            case Element(of=held):
+                yield from computed_from(run, held)
 
 
 def _given_by(run: Run, cut: Call) -> Iterator[Call]:

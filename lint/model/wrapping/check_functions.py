@@ -10,7 +10,7 @@ from ...facts.nodes import source_text
 from ...facts.objects.kinds import is_of_kind
 from ...facts.origin import stands_for
 from ...facts.straight import is_docstring, only_value
-from ...facts.values import UNKNOWN, Class, Const, Function, Instance, Partial, Ref, Result, Seq
+from ...facts.values import UNKNOWN, Attr, Class, Const, Function, Instance, Partial, Ref, Result, Seq
 from .meanings import meaning
 
 if TYPE_CHECKING:
@@ -31,6 +31,10 @@ class ComparedWith(NamedTuple):
 
 def compared_with(check: Value) -> ComparedWith | None:
     """What ``check`` compares the module itself with; None when it asks something else."""
+    listed = _asked_for_membership(check)
+    if isinstance(listed, Seq) and not listed.open and listed.items and isinstance(listed.node, ast.expr):
+        first, *others = listed.items
+        return ComparedWith(source_text(listed.node), first, listed.node, tuple(others))
     match _test(check), check:
         case (
             ast.Compare(left=ast.Name(left), ops=[ast.Is() | ast.Eq()], comparators=[right]) as test,
@@ -47,6 +51,16 @@ def compared_with(check: Value) -> ComparedWith | None:
             _is_class(asked)
         ):
             return ComparedWith(repr(text), Const(text, test), test)
+    return None
+
+
+def _asked_for_membership(check: Value) -> Value | None:
+    """What ``check`` looks for a module in: `BLOCKS.__contains__`, `partial(operator.contains, BLOCKS)`."""
+    match check:
+        case Attr(base=held, name="__contains__"):
+            return held
+        case Partial(func=Ref("operator.contains"), args=[held]):
+            return held
     return None
 
 

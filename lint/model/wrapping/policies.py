@@ -10,7 +10,7 @@ from ...facts.objects.attributes import get_attribute
 from ...facts.parameters import parameter_names
 from ...facts.scopes import bound_names
 from ...facts.straight import only_value
-from ...facts.values import Dict, Function, Method, Ref, Result, Seq, Value, options
+from ...facts.values import Dict, Function, Instance, Method, Ref, Result, Seq, Value, options
 from ..names import canonical
 from .meanings import meaning
 
@@ -48,11 +48,12 @@ def policies(run: Run) -> Iterator[Function]:
                     yield policy
 
 
-def comparisons(policy: Function) -> Iterator[Comparison]:
+def comparisons(run: Run, policy: Function) -> Iterator[Comparison]:
     """The comparisons with a parameter that ``policy`` makes, with what these values mean around it.
 
     Another name may hold what the policy makes of its parameter: its `overloadpacket`, its text.
     """
+    own = _only_object(run, policy)
     given = parameter_names(policy.node).difference(bound_names(policy.node))
     nodes = list(all_nodes(policy.node))
     asks_packet = any(isinstance(node, ast.Attribute) and node.attr == "overloadpacket" for node in nodes)
@@ -61,18 +62,25 @@ def comparisons(policy: Function) -> Iterator[Comparison]:
     for node in nodes:
         match node:
             case ast.Compare(left=ast.Name(id=name), comparators=compared) if name in given:
-                yield _compared(node, compared, policy)
+                yield _compared(node, compared, policy, own)
             case ast.Subscript(value=table, slice=ast.Name(id=name), ctx=ast.Load()) if name in tables:
-                yield _compared(node, [table], policy)
+                yield _compared(node, [table], policy, own)
             case ast.Call(func=ast.Attribute(value=table, attr="get"), args=[ast.Name(id=name), *_]) if name in tables:
-                yield _compared(node, [table], policy)
+                yield _compared(node, [table], policy, own)
             case ast.Match(subject=ast.Name(id=name), cases=cases) if name in given:
                 for value in (value for case in cases for value in _values(case.pattern)):
-                    yield Comparison(value, [meaning(value, policy)])
+                    yield Comparison(value, [meaning(value, policy, own)])
 
 
-def _compared(node: ast.AST, parts: Iterable[ast.expr], policy: Function) -> Comparison:
-    meant = [meaning(part, policy) for part in parts]
+def _only_object(run: Run, policy: Function) -> Instance | None:
+    """The one object of the class whose method ``policy`` is; None where the program makes none, or several."""
+    calls = run.program.calls if policy.owner is not None else ()
+    made = [call for call in calls if call.func is policy.owner]
+    return Instance(policy.owner, made[0]) if policy.owner is not None and len(made) == 1 else None
+
+
+def _compared(node: ast.AST, parts: Iterable[ast.expr], policy: Function, own: Instance | None) -> Comparison:
+    meant = [meaning(part, policy, own) for part in parts]
     return Comparison(node, [held for value in meant for held in _held(value, policy)])
 
 
@@ -101,6 +109,8 @@ def given_each_time(value: Value) -> Value | None:
     match only_value(function.node):
         case ast.Name(id=name):
             return function.scope.look_up(name)
+        case ast.Tuple(elts=parts) as pair if all(isinstance(part, ast.Name) for part in parts):
+            return meaning(pair, function)
         case ast.Attribute(value=ast.Name("self"), attr=attribute) as held if isinstance(value, Method):
             return get_attribute(value.receiver, attribute, held)
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) as held:
