@@ -13,6 +13,7 @@ from .plain_loops import CHOOSES, choose_inside
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _BLOCKS = ("body", "orelse", "finalbody")
 _ANNOTATION = "_ckpt_lint_annotation"
 _SPREAD_DISPLAY = re.compile(r"\*\*\s*(?:\{|dict\b)")
@@ -22,8 +23,8 @@ def in_plain_syntax(tree: ast.Module, text: str) -> ast.Module:
     """``tree`` of ``text``, changed in place: `f(**{"a": 1})` as `f(a=1)`, loops over a chosen part as conditions in
     them, and assignments in one form.
 
-    `a, b = x, y` becomes two assignments, `setattr(a, "b", x)` one, `a: T = x` one that remembers `T`; the annotated
-    names of a class body stay: they are the fields of a dataclass.
+    `p.requires_grad = i >= 4` becomes an `if`, `a, b = x, y` two assignments, `setattr(a, "b", x)` one, `a: T = x` one
+    that remembers `T`; the annotated names of a class body stay: they are the fields of a dataclass.
     """
     spreads, chooses = _SPREAD_DISPLAY.search(text), CHOOSES.search(text)
     nodes = [*all_nodes(tree)] if spreads or chooses else []
@@ -85,6 +86,10 @@ def annotation_of(assignment: ast.Assign) -> ast.expr | None:
 
 
 def _plain(statement: ast.stmt) -> Iterator[ast.stmt]:
+    chosen = _chosen_by_number(statement)
+    if chosen is not None:
+        yield chosen
+        return
     match statement:
         case ast.AnnAssign(target=annotated, annotation=annotation, value=ast.expr() as value):
             plain = ast.Assign([annotated], value)
@@ -116,6 +121,38 @@ def _plain(statement: ast.stmt) -> Iterator[ast.stmt]:
             yield plain
         case _:
             yield statement
+
+
+def _chosen_by_number(statement: ast.stmt) -> ast.If | None:
+    """`layer.requires_grad_(i >= 4)` as `if i >= 4: layer.requires_grad_(True)`, with an `else`; None for others."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="requires_grad_"), args=[test], keywords=[])):
+            pass
+        case ast.Assign(targets=[ast.Attribute(attr="requires_grad")], value=test):
+            pass
+        case _:
+            return None
+    if not isinstance(test, ast.Compare) or not all(isinstance(op, _ORDERS) for op in test.ops):
+        return None
+    plain = ast.If(test, [_with_flag(statement, True)], [_with_flag(statement, False)])
+    stands_for(plain, statement)
+    return plain
+
+
+def _with_flag(statement: ast.Expr | ast.Assign, flag: bool) -> ast.stmt:
+    """``statement``, a switch of gradients, with a constant."""
+    value = ast.Constant(flag)
+    if isinstance(statement, ast.Assign):
+        made: ast.stmt = ast.Assign(statement.targets, value)
+        nodes: list[ast.expr | ast.stmt] = [value, made]
+    else:
+        assert isinstance(statement.value, ast.Call)
+        call = ast.Call(statement.value.func, [value], [])
+        made = ast.Expr(call)
+        nodes = [value, call, made]
+    for node in nodes:
+        stands_for(node, statement)
+    return made
 
 
 def _are_apart(targets: list[ast.expr], values: list[ast.expr]) -> bool:

@@ -513,7 +513,7 @@ from ..model.known_models.held_norms import (
     may_skip_norm,
 )
 from ..model.known_models.timm_models import timm_name
-from ..model.libraries.trainer import is_enabled, overriding_trainer
+from ..model.libraries.trainer import is_enabled, overriding_trainer, switched_at
 from ..model.needs import together
 from ..model.regions.derived_norms import derived_norms
 from ..model.report import Remark, Report
@@ -634,7 +634,7 @@ def _checkpointed_models(run: Run) -> Iterator[tuple[ast.AST, Value]]:
         for value in options(trainer.args):
             args = args_of(value)
             if args is not None and is_enabled(run, args, value):
-                yield args.node, trainer.model
+                yield switched_at(args), trainer.model
 
 
 def _in_densenets(run: Run) -> Iterator[Report]:

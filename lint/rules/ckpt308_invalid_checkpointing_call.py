@@ -550,6 +550,7 @@ _MAKERS = (".from_pretrained", ".from_config")
 _KEYS = (
     *(f"{quote}gradient_checkpointing{quote}{end}" for quote in "\"'" for end in ":]"),
     "gradient_checkpointing=",
+    "gradient_checkpointing: bool",
 )
 NEEDS = (
     HfEnable,

@@ -639,7 +639,7 @@ def _is_layer(value: Value) -> bool:
 
 def _runs_another(run: Run, event: Checkpointing, call: Call) -> bool:
     """Whether ``call`` runs something in the same step that trains too: an encoder before, a decoder behind."""
-    if call.place.loops != event.place.loops or is_gradient_free(call):
+    if call.place.loops != event.place.loops or is_gradient_free(call) or call.place.excludes(event.place):
         return False
     if call.order < event.order:
         called = class_of(call.func)

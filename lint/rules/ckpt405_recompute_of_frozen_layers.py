@@ -656,6 +656,7 @@ from ..model.known_models.backbones import BOTTOMS, HEADS, HOLDERS, INPUT_EMBEDD
 from ..model.known_models.main_inputs import may_take_token_ids
 from ..model.libraries.enabled import enablings
 from ..model.libraries.sharding import root
+from ..model.libraries.trainer import switched_at
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
 from ..model.tensors.tensor_changes import LIBRARIES
@@ -699,21 +700,21 @@ def check(run: Run) -> Iterator[Report]:
         encoder = [] if frozen or thawed else _frozen_encoder(run, model, own)
         if encoder:
             yield Report(
-                enabling.event.node,
+                switched_at(enabling.event),
                 "this model is frozen, but checkpointing makes its embeddings require gradients: the backward pass "
                 "goes through all of its layers for nothing; drop it, or call `disable_input_require_grads()`",
                 notes=(Remark(encoder[0], "the model is frozen here"),),
             )
         elif frozen and not thawed:
             yield Report(
-                enabling.event.node,
+                switched_at(enabling.event),
                 "the backbone is frozen, but checkpointing makes the embeddings require gradients: every frozen layer "
                 "is recomputed and differentiated for nothing; call `model.disable_input_require_grads()`",
                 notes=(Remark(frozen[0], "the backbone is frozen here"),),
             )
         elif (bottom := _frozen_bottom(run, enabling, switches)) is not None:
             yield Report(
-                enabling.event.node,
+                switched_at(enabling.event),
                 "the embeddings and the first layers are frozen, but checkpointing makes the embeddings require "
                 "gradients: these layers are recomputed and differentiated for nothing; call "
                 "`model.disable_input_require_grads()`",
@@ -749,7 +750,9 @@ def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[Grad
             break
     else:
         return _frozen_but_last(run, model, frozen, later) or _frozen_by_name(run, model, own, later)
-    return None if any(_may_thaw(it.module, model) for it in later) or _is_changed(run, model) else switch.node
+    # What the other side of its condition switches on is other layers.
+    thaws = [it for it in later if not it.place.excludes(switch.place)]
+    return None if any(_may_thaw(it.module, model) for it in thaws) or _is_changed(run, model) else switch.node
 
 
 def _frozen_by_name(

@@ -55,6 +55,20 @@ def tests_training(guard: Guard) -> bool:
     ) and not all(part in decided for part, _ in parts)
 
 
+def tests_gradients(guard: Guard) -> bool:
+    """Whether the condition asks whether gradients are on, beside train mode: `torch.is_grad_enabled()`."""
+    return all(holds and _asks_for_mode(part) for part, holds in parts_that_hold(guard.test, guard.taken))
+
+
+def _asks_for_mode(part: ast.AST) -> bool:
+    match part:
+        case ast.Call(func=ast.Attribute(attr="is_grad_enabled") | ast.Name(id="is_grad_enabled")):
+            return True
+        case ast.Attribute(attr="training"):
+            return True
+    return False
+
+
 def _decided_parts(guard: Guard) -> list[ast.AST]:
     """The parts of an `and` that holds which the program decides; none where that is not certain."""
     if not isinstance(guard.test, ast.BoolOp) or not isinstance(guard.test.op, ast.And) or not guard.taken:

@@ -66,9 +66,18 @@ def where(value: Value, otherwise: ast.AST) -> ast.AST:
 
 def written_at(setting: Event) -> ast.AST:
     """Where a script gives the dict for torch's checkpoint: the argument among many, else the whole of ``setting``."""
+    return _argument(setting, KWARGS)
+
+
+def switched_at(setting: Event) -> ast.AST:
+    """Where a script switches checkpointing on: the argument among many, else the whole of ``setting``."""
+    return _argument(setting, SWITCHES)
+
+
+def _argument(setting: Event, names: tuple[str, ...]) -> ast.AST:
     if not isinstance(setting, TrainerArgs):
         return setting.node
-    return next((word for word in setting.node.keywords if word.arg in KWARGS), setting.node)
+    return next((word for word in setting.node.keywords if word.arg in names), setting.node)
 
 
 def default_switch(args: TrainerArgs) -> bool:

@@ -8,7 +8,7 @@ from ...facts.identifiers import names_in
 from ...facts.values import Class, Instance, Result, options
 from ..calls.call_targets import call_targets
 from ..calls.put_back import given_for
-from ..conditions.guards import own_guards, own_loops, tests_training
+from ..conditions.guards import own_guards, own_loops, tests_gradients, tests_training
 from ..events import BlockWrapping, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
 from ..flow.mentions import attributes_in
 from ..names import canonical
@@ -19,7 +19,7 @@ from .free_variables import names_bound_by
 if TYPE_CHECKING:
     import ast
 
-    from ...facts.values import Call, Function, Value
+    from ...facts.values import Call, Function, Guard, Value
     from ..run import Run
 
 #: Modules that keep nothing for the backward pass, or nothing that costs.
@@ -50,8 +50,11 @@ def _inner_checkpoint(run: Run, outer: Checkpointing) -> ast.AST | None:
 
 def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
     match outer:
-        case Checkpoint() if _call_in_loop(run, outer) is not None or _is_one_of_many(outer.function):
+        case Checkpoint() if _call_in_loop(run, outer) is not None:
             return [outer.function]
+        case Checkpoint():
+            # One wrapper may be around blocks and around other modules.
+            return [option for option in options(outer.function) if _is_one_of_many(option)]
         case CheckpointWrap():
             return [outer.module]
         case BlockWrapping():
@@ -117,7 +120,9 @@ class _Search(NamedTuple):
             return None
         for call in calls:
             inner = self.events.get(id(call.node)) or _wrapped_here(self.run, call)
-            is_inner = isinstance(inner, Checkpoint | CheckpointSequential | CheckpointWrap) and inner is not self.outer
+            # The same wrapper may be around the block and around a part of it.
+            is_other = inner is not None and (inner.node is not self.outer.node or depth < _DEPTH)
+            is_inner = isinstance(inner, Checkpoint | CheckpointSequential | CheckpointWrap) and is_other
             called = _called(call, calls) if inner is None and depth else None
             if (not is_inner and called is None) or not self._is_taken_once(call):
                 continue
@@ -145,7 +150,11 @@ class _Search(NamedTuple):
         guards = [*reached.get((call.node, ""), own_guards(call.place))]
         # A part may be in eval mode while what is around it trains.
         is_in_train = not guards or "eval" not in attributes_in(self.run.program).read
-        return is_in_train and not any(own_loops(call.place)) and all(map(tests_training, guards))
+        return is_in_train and not any(own_loops(call.place)) and all(map(self._holds, guards))
+
+    def _holds(self, guard: Guard) -> bool:
+        """Whether the condition holds in train mode, in which the non-reentrant variant runs with gradients on."""
+        return tests_training(guard) or (self.outer.reentrant is False and tests_gradients(guard))
 
     def _runs_thrice(self, inner: Checkpointing, is_followed: bool) -> bool:
         variants = self.outer.reentrant, inner.reentrant
