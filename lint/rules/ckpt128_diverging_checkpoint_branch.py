@@ -676,6 +676,7 @@ from typing import TYPE_CHECKING
 
 from ..finding import Severity
 from ..model.branches.argument_differences import difference, is_mask_to_pass
+from ..model.branches.other_blocks import other_blocks
 from ..model.branches.paired_calls import checkpointed_sides, paired
 from ..model.events import LayerCheckpoint, TorchCheckpoint
 from ..model.report import Remark, Report
@@ -706,3 +707,10 @@ def check(run: Run) -> Iterator[Report]:
                 notes=(Remark(pair.plain.call.node, "the plain call", decides=False),),
                 assumes=None if meant else found.assumes,
             )
+    for checkpoint, other in other_blocks(run):
+        yield Report(
+            checkpoint.node,
+            f"the checkpointed branch {other.text}, so checkpointing changes what is computed; run the same blocks in "
+            "both",
+            notes=(Remark(other.plain, "the plain call", decides=False),),
+        )

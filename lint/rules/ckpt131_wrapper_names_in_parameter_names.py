@@ -459,12 +459,13 @@ def _pattern(attach: AdapterAttach) -> ast.AST | None:
         pattern = re.compile(target.value)
     except re.error:
         return None
+    written = next((word.value for word in config.call.node.keywords if word.arg == "target_modules"), target.node)
     if name_for(target.value, "fullmatch") is not None:
-        return target.node
+        return written
     stems = [stem.format(index) for stem in _STEMS for index in (0, 3, 11)]
     plain = any(pattern.fullmatch(stem + leaf) for stem in stems for leaf in _LEAVES)
     wrapped = any(pattern.fullmatch(stem + _WRAPPED + leaf) for stem in stems for leaf in _LEAVES)
-    return target.node if plain and not wrapped else None
+    return written if plain and not wrapped else None
 
 
 def _report(node: ast.AST, wrap: WrapperCheckpointing, what: str) -> Report:

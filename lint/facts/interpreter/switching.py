@@ -27,10 +27,16 @@ def _switches(statement: ast.stmt, names: frozenset[str]) -> bool:
             # `freeze(part)`, `self.freeze(part)`, `nn.init.zeros_(part.bias)`
             return _keeps_nothing(func) and _is_part(part, names) and all(_is_flag(it, names) for it in rest)
         case ast.Assign(targets=[ast.Attribute() as flag], value=value):
-            # `parameter.requires_grad = False`, `part.weight.requires_grad = False`
-            return _is_part(flag, names) and _is_flag(value, names)
+            # `parameter.requires_grad = False`, `part.weight.requires_grad = False`, `part.layers = wrap(part.layers)`
+            return _is_part(flag, names) and (_is_flag(value, names) or isinstance(flag.value, ast.Name))
+        case ast.Assign(targets=[ast.Subscript(value=ast.Attribute() as part)]):
+            return _is_part(part, names)  # `part.layers[i] = wrap(layer)`
         case ast.For(target=target, iter=ast.Call(func=ast.Attribute(value=part, attr=method)), body=body):
             return _is_part(part, names) and method in _PARTS and _is_switching(body, names | _names(target))
+        case ast.For(target=target, iter=ast.Attribute() as part, body=body):
+            return _is_part(part, names) and _is_switching(body, names | _names(target))
+        case ast.For(target=target, iter=ast.Call(func=ast.Name("enumerate"), args=[part]), body=body):
+            return _is_part(part, names) and _is_switching(body, names | _names(target))
     return False
 
 

@@ -18,6 +18,7 @@ from ..conditions.loop_counters import counters
 from ..tensors.tensor_values import is_filled, is_tensor
 from .added_terms import added_by, adds_input
 from .arguments import effect_of_lack, is_none_by_default
+from .other_inputs import other_input
 from .parting import sources
 from .result_differences import Difference, difference_of_results, difference_of_tuples
 
@@ -43,7 +44,7 @@ def difference(pair: Pair) -> Difference | None:
     mine, plain, _ = pair = _without_defaults(pair)
     given, wanted = mine.arguments, plain.arguments
     found = _packed(given, wanted) or _exchanged(mine.block, given, wanted) or _lacking(pair)
-    found = found or _emptied(pair) or _opposed(pair)
+    found = found or _emptied(pair) or _opposed(pair) or other_input(pair)
     if found is not None and found.assumes is None:
         return found
     if _texts(given) == _texts(wanted):
@@ -165,8 +166,14 @@ def _differ(here: object, there: object, *, alike: bool) -> bool:
 def _places(block: Value, arguments: list[Argument]) -> dict[str, object]:
     """Where each argument goes, by how it is written; constants, and what the call passes twice, are left out."""
     written = Counter(_texts(arguments))
-    found = {ast.unparse(part.node): place for place, part in _destinations(block, arguments) if words_in(part.node)}
+    known = _destinations(block, arguments)
+    found = {ast.unparse(part.node): place for place, part in known if words_in(part.node) or _is_factor(part.node)}
     return {text: place for text, place in found.items() if written[text] == 1}
+
+
+def _is_factor(node: ast.expr) -> bool:
+    """Whether it is a number that the block computes with; a whole one may count something."""
+    return isinstance(node, ast.Constant) and isinstance(node.value, float)
 
 
 def _destinations(block: Value, arguments: list[Argument]) -> Iterator[tuple[object, Argument]]:
