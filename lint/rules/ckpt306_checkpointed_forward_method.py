@@ -173,6 +173,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT306", "checkpointed-forward-method", Severity.ERROR
@@ -209,16 +210,24 @@ def check(run: Run) -> Iterator[Report]:
 def _method(event: Checkpoint) -> ast.Attribute | None:
     """`module.forward` as it is written in the call, or where the list was made that the call goes through."""
     written = event.node.args[0] if event.node.args else None
-    function = event.function.func if isinstance(event.function, Partial) else event.function
+    function = _unbound(event)
     made = function.node if isinstance(function, Method | Attr) else None
     named = (attribute(written), attribute(made))
     return next((node for node in named if node is not None and node.attr == "forward"), None)
 
 
+def _unbound(event: Checkpoint) -> Value:
+    """What is checkpointed, or what a partial of the same function calls; whoever gets one may not know the module."""
+    match event.function:
+        case Partial(func=function, call=call) if call.place.function is event.place.function:
+            return function
+    return event.function
+
+
 def _is_replaced(run: Run, event: Checkpoint, method: ast.Attribute) -> bool:
     """Whether the module gets another `forward`, so that a call of the module comes here, hooks and all."""
     patches = list(run.of(ForwardPatch))
-    match event.function:
+    match _unbound(event):
         case Method(receiver=module) | Attr(base=module) if any(patch.target is module for patch in patches):
             return True
     written = {source_text(target) for patch in patches for target in getattr(patch.node, "targets", ())}

@@ -80,10 +80,10 @@ def saved(names):
 
 def of_trainer(policy):
     lazily = functools.partial(create_selective_checkpoint_contexts, saved(["mm", "addmm"]))
-    return TrainingArguments(  # error
+    return TrainingArguments(
         "out",
         activation_checkpointing=True,
-        activation_checkpointing_kwargs=dict(use_reentrant=False, context_fn=lazily),
+        activation_checkpointing_kwargs=dict(use_reentrant=False, context_fn=lazily),  # error
     )
 
 def by_hand(policy):

@@ -59,18 +59,20 @@ def _is_one_of(node: ast.Call, calls: list[Call]) -> bool:
 
 def computed_from(run: Run, value: Value) -> Iterator[Call]:
     """The calls that ``value`` is the result of, or is computed of by what has no parameters: `h.mean(1)`."""
-    for option in options(value):
-        match option:
-            case Result(call):
+    waiting = [*options(value)]
+    seen: set[Call] = set()
+    while waiting:
+        match waiting.pop(0):
+            case Element(of=held):
+                waiting += options(held)
+            case Result(call) if call not in seen:
+                seen.add(call)
                 yield call
                 if call.method in _TENSOR_METHODS:
                     # One of several tensors may be the object.
-                    for way in run.calls_at(call.node):
-                        yield from computed_from(run, way.receiver)
+                    waiting += [option for way in run.calls_at(call.node) for option in options(way.receiver)]
                 elif canonical(call.name).startswith("torch."):
-                    yield from computed_from(run, call.argument(0))
-            case Element(of=held):
-                yield from computed_from(run, held)
+                    waiting += options(call.argument(0))
 
 
 def _given_by(run: Run, cut: Call) -> Iterator[Call]:
