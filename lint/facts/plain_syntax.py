@@ -119,8 +119,38 @@ def _plain(statement: ast.stmt) -> Iterator[ast.stmt]:
             plain = ast.Assign([target], value)
             stands_for(plain, statement)
             yield plain
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=module, attr="apply"), args=[function], keywords=[])):
+            yield statement
+            if isinstance(function, ast.Lambda | ast.Name):
+                yield _applied(statement, function, module)
+        case ast.Expr(value=ast.ListComp(elt=ast.Call() as element, generators=generators)) if not any(
+            generator.is_async for generator in generators
+        ):
+            yield _as_loop(statement, element, generators)
         case _:
             yield statement
+
+
+def _applied(statement: ast.stmt, function: ast.expr, module: ast.expr) -> ast.stmt:
+    """`freeze(net)` of `net.apply(freeze)`, which calls it for the module itself, too."""
+    call = ast.Call(function, [module], [])
+    made = ast.Expr(call)
+    stands_for(call, statement)
+    stands_for(made, statement)
+    return made
+
+
+def _as_loop(statement: ast.stmt, element: ast.expr, generators: list[ast.comprehension]) -> ast.stmt:
+    """`[p.requires_grad_(False) for p in net.parameters()]`, a statement, as the loop that does the same."""
+    made: ast.stmt = ast.Expr(element)
+    stands_for(made, statement)
+    for generator in reversed(generators):
+        for test in reversed(generator.ifs):
+            made = ast.If(test, [made], [])
+            stands_for(made, statement)
+        made = ast.For(generator.target, generator.iter, [made], [])
+        stands_for(made, statement)
+    return made
 
 
 def _chosen_by_number(statement: ast.stmt) -> ast.If | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..exclusion import pattern_test
 from ..identifiers import names_in
 from ..nodes import all_nodes
-from ..objects.containers import iterate, length_of
+from ..objects.containers import iterate, length_of, named_children
 from ..objects.told_apart import keys_of
 from ..scopes import bound_names
 from ..values import (
@@ -50,6 +50,8 @@ _STOPS = ("KeyboardInterrupt", "SystemExit", "GeneratorExit")
 #: How many steps are followed one by one.
 _STEPS = 8
 _LEAVING = (ast.Return, ast.Continue, ast.Break)
+#: Methods that go through what a module holds itself.
+_CHILDREN = ("named_children", "children")
 
 
 def branch(walk: Walk, node: ast.If) -> bool:
@@ -229,7 +231,17 @@ def _steps(passed: Value, node: ast.For | ast.AsyncFor) -> list[Value]:
     """
     match passed:
         case Result(Call(name="builtins.enumerate", args=[counted, *_])):
-            return [Seq("tuple", [Unknown(node.iter), step], False, node.iter) for step in _steps(counted, node)]
+            return [
+                Seq("tuple", [Const(number), step], False, node.iter)
+                for number, step in enumerate(_steps(counted, node))
+            ]
+        case Result(call) if call.method in _CHILDREN:
+            children = named_children(call.receiver)
+            if not 1 < len(children) <= _STEPS or not switches_only(node):
+                return []
+            if call.method == "children":
+                return [*children.values()]
+            return [Seq("tuple", [Const(name), child], False, node.iter) for name, child in children.items()]
     if not isinstance(passed, Seq) or not 1 < len(passed.items) <= _STEPS:
         return []
     if any(isinstance(part, _LEAVING) for statement in node.body for part in all_nodes(statement)):

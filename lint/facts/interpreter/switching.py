@@ -33,6 +33,8 @@ def _switches(statement: ast.stmt, names: frozenset[str]) -> bool:
             return _is_part(part, names)  # `part.layers[i] = wrap(layer)`
         case ast.For(target=target, iter=ast.Call(func=ast.Attribute(value=part, attr=method)), body=body):
             return _is_part(part, names) and method in _PARTS and _is_switching(body, names | _names(target))
+        case ast.If(body=body, orelse=other):
+            return _is_switching(body, names) and _is_switching(other, names)
         case ast.For(target=target, iter=ast.Attribute() as part, body=body):
             return _is_part(part, names) and _is_switching(body, names | _names(target))
         case ast.For(target=target, iter=ast.Call(func=ast.Name("enumerate"), args=[part]), body=body):

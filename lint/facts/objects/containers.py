@@ -100,6 +100,15 @@ def children_of(value: Value) -> list[Value]:
     return held_by(value)
 
 
+def named_children(value: Value) -> dict[str, Value]:
+    """What ``named_children()`` of an object of the file gives, where each field is one module; empty otherwise."""
+    if not isinstance(value, Instance) or container_kind(value):
+        return {}
+    fields = {name: field for owner in (value.cls, *ancestors(value.cls)) for name, field in owner.fields.items()}
+    modules = {name: field for name, field in fields.items() if any(map(_may_be_module, options(field)))}
+    return modules if all(len(options(field)) == 1 for field in modules.values()) else {}
+
+
 def _may_be_module(value: Value) -> bool:
     return isinstance(value, Instance | Result)
 

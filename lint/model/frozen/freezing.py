@@ -80,6 +80,8 @@ def _is_frozen_by_its_name(run: History, module: Value, parameters: tuple[str, .
     """Whether a loop over `named_parameters()` freezes ``module``, a part of the object, by how its name is."""
     stored = run.uses.writes.of(module)
     fields = [write for write in stored if same(write.value, module) and isinstance(write.obj, Instance)]
+    if not stored and (holder := _built_in(module)) is not None:
+        return _is_frozen_by_its_path(run, module, holder)  # A part of an `nn.Sequential`.
     if len(fields) != 1:
         return False
     names = [f"{fields[0].field}.{name}" for name in parameters]
@@ -89,6 +91,13 @@ def _is_frozen_by_its_name(run: History, module: Value, parameters: tuple[str, .
         if isinstance(fields[0].obj, Instance) and fields[0].obj.cls is cls
     )
     return own or _is_frozen_by_its_path(run, module, fields[0].obj)
+
+
+def _built_in(module: Value) -> Instance | None:
+    """The object in whose constructor ``module`` is built."""
+    function = module.call.place.function if isinstance(module, Result) else None
+    is_constructor = function is not None and function.owner is not None and function.name == "__init__"
+    return function.owner.instance if is_constructor and function is not None and function.owner is not None else None
 
 
 def _is_frozen_by_its_path(run: History, module: Value, holder: Value) -> bool:

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
-from ...facts.objects.containers import container_kind
+from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import (
     Attr,
     Computed,
@@ -324,9 +324,19 @@ def _looked_up_or_passed_on(run: History, call: Call) -> bool | None:
         return None if any(run.of(HfEnable)) or any(run.method_calls(*_ASKS)) else ids
     if kind in (EMBEDDING, f"{EMBEDDING}.from_pretrained"):
         return True if is_frozen(run, module) else None
-    if kind in _WITHOUT_WEIGHTS or (kind in _WITH_WEIGHTS and is_frozen(run, module)):
+    if _trains_nothing(run, module):
         return False
-    return False if container_kind(module) == "Sequential" and _is_frozen_whole(run, module) else None
+    if container_kind(module) != "Sequential":
+        return None
+    parts = held_by(module)
+    in_parts = bool(parts) and all(_trains_nothing(run, part) for part in parts)
+    return False if in_parts or _is_frozen_whole(run, module) else None
+
+
+def _trains_nothing(run: History, module: Value) -> bool:
+    """Whether it is a layer of torch without weights, or a frozen one."""
+    kind = canonical(module.call.name) if isinstance(module, Result) else ""
+    return kind in _WITHOUT_WEIGHTS or (kind in _WITH_WEIGHTS and is_frozen(run, module))
 
 
 def _is_frozen_whole(run: History, module: Value) -> bool:

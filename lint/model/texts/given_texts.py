@@ -56,7 +56,10 @@ def _given(program: Program, place: Place, function: Function, name: str) -> ast
     if any(isinstance(part, ast.Starred) for part in call.args) or any(word.arg is None for word in call.keywords):
         return None
     is_bound = function.owner is not None and len(names) > 0 and names[0] in ("self", "cls")
-    written = dict(zip(names[is_bound:], call.args, strict=False)) | {str(it.arg): it.value for it in call.keywords}
+    taken = names[is_bound:]
+    written = dict(zip(taken, call.args, strict=False)) | {str(it.arg): it.value for it in call.keywords}
+    if function.node.args.vararg is not None:
+        written[function.node.args.vararg.arg] = ast.Tuple(call.args[len(taken) :], ast.Load())
     given = written.get(name) or defaults(function.node).get(name)
     if isinstance(given, ast.Name):
         given = _at_top(program, call, given.id)

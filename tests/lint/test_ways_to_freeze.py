@@ -1,0 +1,192 @@
+"""Parts in front of reentrant checkpoints, frozen in the ways that scripts freeze parts; runs show what trains."""
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+HEAD = """import torch
+import torchvision
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+class Net(nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Linear(d, d), nn.ReLU())
+        self.pos = nn.Linear(d, d)
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(d, d), nn.Tanh()) for _ in range(4)])
+        self.head = nn.Linear(d, d)
+    def forward(self, x):
+        h = self.pos(self.stem(x))
+        for b in self.blocks:
+            h = checkpoint(b, h, use_reentrant=True)
+        return self.head(h)
+net = Net()
+"""
+TAIL = """opt = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], 0.1)
+for x, y in torch.utils.data.DataLoader(data, batch_size=4):
+    nn.functional.mse_loss(net(x), y).backward()
+    opt.step()
+    opt.zero_grad()
+"""
+FROZEN = {
+    "apply": """
+def freeze(m):
+    for p in m.parameters():
+        p.requires_grad = False
+net.stem.apply(freeze)
+net.pos.apply(freeze)
+""",
+    "apply lambda": """
+for m in (net.stem, net.pos):
+    m.apply(lambda t: t.requires_grad_(False))
+""",
+    "named_children": """
+for name, child in net.named_children():
+    if name in ("stem", "pos"):
+        for p in child.parameters():
+            p.requires_grad = False
+""",
+    "named_children not": """
+for name, child in net.named_children():
+    if name not in ("blocks", "head"):
+        child.requires_grad_(False)
+""",
+    "enumerate children": """
+for i, child in enumerate(net.children()):
+    if i < 2:
+        for p in child.parameters():
+            p.requires_grad = False
+""",
+    "modules loop": """
+def freeze(m):
+    for p in m.parameters():
+        p.requires_grad = False
+for m in [net.stem, net.pos]:
+    m.eval()
+    freeze(m)
+""",
+    "map": """
+def freeze(m):
+    for p in m.parameters():
+        p.requires_grad = False
+list(map(freeze, [net.stem, net.pos]))
+""",
+    "comp": """
+[p.requires_grad_(False) for m in (net.stem, net.pos) for p in m.parameters()]
+""",
+    "chain": """
+import itertools
+for p in itertools.chain(net.stem.parameters(), net.pos.parameters()):
+    p.requires_grad = False
+""",
+    "sum": """
+for p in [*net.stem.parameters(), *net.pos.parameters()]:
+    p.requires_grad = False
+""",
+    "names": """
+for n, p in net.named_parameters():
+    if n.split(".")[0] in {"stem", "pos"}:
+        p.requires_grad = False
+""",
+    "not names": """
+for n, p in net.named_parameters():
+    p.requires_grad = n.startswith(("blocks", "head"))
+""",
+    "getattr": """
+for name in ["stem", "pos"]:
+    getattr(net, name).requires_grad_(False)
+""",
+    "setattr": """
+for m in (net.stem, net.pos):
+    for p in m.parameters():
+        setattr(p, "requires_grad", False)
+""",
+    "all then on": """
+net.requires_grad_(False)
+net.blocks.requires_grad_(True)
+net.head.requires_grad_(True)
+""",
+    "all then on loop": """
+for p in net.parameters():
+    p.requires_grad = False
+for m in (*net.blocks, net.head):
+    for p in m.parameters():
+        p.requires_grad = True
+""",
+    "helper varargs": """
+def freeze(m):
+    for p in m.parameters():
+        p.requires_grad = False
+def freeze_all(*mods):
+    for m in mods:
+        freeze(m)
+freeze_all(net.stem, net.pos)
+""",
+    "helper names": """
+def freeze(m):
+    for p in m.parameters():
+        p.requires_grad = False
+def freeze_named(model, names):
+    for n in names:
+        freeze(getattr(model, n))
+freeze_named(net, ["stem", "pos"])
+""",
+    "helper prefix": """
+def freeze_by(model, *prefixes):
+    for n, p in model.named_parameters():
+        if any(n.startswith(q) for q in prefixes):
+            p.requires_grad = False
+freeze_by(net, "stem", "pos")
+""",
+    "class": """
+class Freezer:
+    def __init__(self, names):
+        self.names = names
+    def __call__(self, model):
+        for n in self.names:
+            getattr(model, n).requires_grad_(False)
+        return model
+net = Freezer(("stem", "pos"))(net)
+""",
+}
+TRAINED = {
+    "apply of another part": """
+net.head.apply(lambda t: t.requires_grad_(False))
+""",
+    "the other children": """
+for name, child in net.named_children():
+    if name in ("blocks", "head"):
+        child.requires_grad_(False)
+""",
+    "a part of the stem trains": """
+for i, child in enumerate(net.children()):
+    if i < 1:
+        for p in child.parameters():
+            p.requires_grad = False
+""",
+    "switched on again": """
+for m in (net.stem, net.pos):
+    m.requires_grad_(False)
+net.pos.requires_grad_(True)
+""",
+    "by prefixes of other parts": """
+def freeze_by(model, *prefixes):
+    for n, p in model.named_parameters():
+        if any(n.startswith(q) for q in prefixes):
+            p.requires_grad = False
+freeze_by(net, "head", "blocks.0")
+""",
+}
+
+
+def codes(freezing):
+    return [finding.code for finding in check_source(HEAD + freezing + TAIL)]
+
+
+@pytest.mark.parametrize("freezing", FROZEN.values(), ids=FROZEN)
+def test_blocks_behind_frozen_parts_lose_their_gradients(freezing):
+    assert codes(freezing) == ["CKPT104"]
+
+
+@pytest.mark.parametrize("freezing", TRAINED.values(), ids=TRAINED)
+def test_blocks_behind_a_part_that_trains_keep_them(freezing):
+    assert codes(freezing) == []
