@@ -123,12 +123,28 @@ def _plain(statement: ast.stmt) -> Iterator[ast.stmt]:
             yield statement
             if isinstance(function, ast.Lambda | ast.Name):
                 yield _applied(statement, function, module)
+        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="torch")), keywords=words) as computed) if (
+            filled := next((word.value for word in words if word.arg == "out"), None)
+        ) and isinstance(filled, ast.Name | ast.Attribute):
+            yield _filled(statement, computed, filled)
         case ast.Expr(value=ast.ListComp(elt=ast.Call() as element, generators=generators)) if not any(
             generator.is_async for generator in generators
         ):
             yield _as_loop(statement, element, generators)
         case _:
             yield statement
+
+
+def _filled(statement: ast.stmt, computed: ast.Call, filled: ast.expr) -> ast.stmt:
+    """`mean.copy_(torch.add(mean, x))` of `torch.add(mean, x, out=mean)`."""
+    value = ast.Call(computed.func, computed.args, [word for word in computed.keywords if word.arg != "out"])
+    method = ast.Attribute(filled, "copy_", ast.Load())
+    call = ast.Call(method, [value], [])
+    made = ast.Expr(call)
+    stands_for(value, computed)
+    for part in (method, call, made):
+        stands_for(part, statement)
+    return made
 
 
 def _applied(statement: ast.stmt, function: ast.expr, module: ast.expr) -> ast.stmt:

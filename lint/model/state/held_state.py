@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.objects.classes import ancestors
 from ...facts.values import Absent, Const, Instance
+from .own_attributes import own_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,9 +74,22 @@ def _counters(owner: Class) -> Iterator[str]:
                 case ast.AugAssign(target=ast.Attribute(value=ast.Name(id="self"), attr=name), value=change):
                     if _is_of_numbers(change):
                         yield name
+                case ast.AugAssign(target=target, value=change) if place := own_place(target):
+                    if _is_of_numbers(change):
+                        yield place
                 case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
                     if _steps_on(value, name) and _is_of_numbers(value):
                         yield name
+
+
+def global_counters(function: ast.AST) -> Iterator[str]:
+    """The variables of the module that ``function`` counts with, each as `global NAME`."""
+    nodes = list(ast.walk(function))
+    names = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    for node in nodes:
+        match node:
+            case ast.AugAssign(target=ast.Name(id=name), value=change) if name in names and _is_of_numbers(change):
+                yield f"global {name}"
 
 
 def _steps_on(value: ast.expr, name: str) -> bool:

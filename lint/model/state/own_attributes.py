@@ -18,6 +18,27 @@ def is_of_self(node: ast.Attribute) -> bool:
     return isinstance(node.value, ast.Name) and node.value.id == "self"
 
 
+def own_place(node: ast.AST) -> str:
+    """Where an object or its class keeps ``node``, as text: `type(self).calls`, `self.stats["n"]`; empty for others.
+
+    What registers buffers keeps them as attributes: `self._buffers["mean"]` is `mean`.
+    """
+    match node:
+        case ast.Attribute(value=ast.Call(func=ast.Name(id="type"), args=[ast.Name(id="self")]), attr=name):
+            return f"type(self).{name}"
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr="__class__"), attr=name):
+            return f"type(self).{name}"
+        case ast.Subscript(
+            value=ast.Attribute(value=ast.Name(id="self"), attr="_buffers"), slice=ast.Constant(str(name))
+        ):
+            return name
+        case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr="get_buffer"), args=[ast.Constant(str(name))]):
+            return name
+        case ast.Subscript(value=ast.Attribute(value=ast.Name(id="self"), attr=held), slice=ast.Constant(str(key))):
+            return f'{held}["{key}"]'
+    return ""
+
+
 def keeps(value: ast.expr, target: ast.Attribute) -> bool:
     """Whether ``value`` is what ``target``, of ``self``, holds already: moved, cast, reshaped or within bounds."""
     match value:

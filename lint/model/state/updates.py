@@ -13,8 +13,8 @@ from ...facts.values import Instance
 from ..calls.forward_hooks import as_methods, hooks_on
 from ..conditions.guards import in_mode
 from .carried import carried, one_by_one, puts_back
-from .held_state import CONTAINER_CHANGES, SAVING, saved_state, state_of
-from .own_attributes import is_of_self, keeps, scales
+from .held_state import CONTAINER_CHANGES, SAVING, global_counters, saved_state, state_of
+from .own_attributes import is_of_self, keeps, own_place, scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -103,8 +103,9 @@ def _stateful(run: Run, region: Region) -> Iterator[tuple[Class, _Method, dict[s
     """The methods that run in ``region``, with the state of their classes."""
     for function in region.functions:
         if function.owner is not None and not isinstance(function.node, ast.Lambda):
+            outside = dict.fromkeys(global_counters(function.node), "counter")
             for owner in _classes_with(region, function, function.owner):
-                state = dict.fromkeys(carried(owner), "attribute") | state_of(run, owner)
+                state = dict.fromkeys(carried(owner), "attribute") | state_of(run, owner) | outside
                 if state:
                     yield owner, function.node, state
 
@@ -252,10 +253,19 @@ class _Body:
         else:
             both = self._perhaps(node.body, under) & self._perhaps(node.orelse, under)
             self._fresh |= both
+        if taken is None and any(isinstance(part, ast.Mod) for part in ast.walk(node.test)):
+            self._depends_on(node)
         left = [bool(block) and isinstance(block[-1], _LEAVES) for block in (node.body, node.orelse)]
         if taken is not None:
             return certain and not left[not taken]  # Nothing comes to what follows, or everything does.
         return under if any(left) else certain
+
+    def _depends_on(self, node: ast.If) -> None:
+        """What the two ways bind depends on the test, too: every second run takes the other one."""
+        asked = self._reads(node.test)
+        for part in (part for statement in (*node.body, *node.orelse) for part in ast.walk(statement)):
+            if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                self._locals[part.id] = self._locals.get(part.id, frozenset()) | asked
 
     def _is_steady(self, test: ast.expr) -> bool:
         """Whether both runs see the same: parameters, constants and what nothing here changes in ``self``."""
@@ -309,7 +319,7 @@ class _Body:
     ) -> None:
         reads = self._reads(value)
         for target, given in one_by_one(targets, value):
-            held = target.value if isinstance(target, ast.Subscript) else target
+            held = target.value if isinstance(target, ast.Subscript) and not self._named(target) else target
             is_whole = held is target
             held = held.value if isinstance(held, ast.Attribute) and held.attr == "data" else held
             if isinstance(held, ast.Attribute) and is_whole and not accumulates and keeps(given, held):
@@ -338,8 +348,9 @@ class _Body:
             case ast.Attribute(value=inner, attr="data"):
                 return self._named(inner)
             case ast.Name(id=name):
-                return self._aliases.get(name, "")
-        return ""
+                return f"global {name}" if f"global {name}" in self._state else self._aliases.get(name, "")
+        text = own_place(node)
+        return text if text in self._state else ""
 
     def _is_moving_place(self, target: ast.expr) -> bool:
         """Whether ``target`` is an entry whose number is computed from a counter: `self.queue[self.pointer] = x`."""
@@ -390,7 +401,7 @@ class _Body:
     def _reads(self, expression: ast.expr) -> Reads:
         found: set[tuple[str, int]] = set()
         for node in ast.walk(expression):
-            name = self._named(node) if isinstance(node, ast.Attribute | ast.Name) else ""
+            name = self._named(node) if isinstance(node, ast.Attribute | ast.Name | ast.Subscript) else ""
             if name in self._state:
                 found |= set() if name in self._fresh else {(name, self._step)}
                 found |= self._held.get(name, frozenset())
