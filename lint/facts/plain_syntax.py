@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .nodes import all_nodes
 from .origin import stands_for
+from .plain_detach import DETACHES, detach_plainly, replaced_by_itself
 from .plain_loops import CHOOSES, choose_inside
 
 if TYPE_CHECKING:
@@ -27,11 +28,14 @@ def in_plain_syntax(tree: ast.Module, text: str) -> ast.Module:
     that remembers `T`; the annotated names of a class body stay: they are the fields of a dataclass.
     """
     spreads, chooses = _SPREAD_DISPLAY.search(text), CHOOSES.search(text)
-    nodes = [*all_nodes(tree)] if spreads or chooses else []
+    detaches = "checkpoint" in text and DETACHES.search(text)
+    nodes = [*all_nodes(tree)] if spreads or chooses or detaches else []
     if spreads:
         _spell_keywords_out(nodes)
     if chooses:
         choose_inside(nodes)
+    if detaches:
+        detach_plainly(nodes)
     _assign_plainly(tree)
     return tree
 
@@ -87,8 +91,9 @@ def annotation_of(assignment: ast.Assign) -> ast.expr | None:
 
 def _plain(statement: ast.stmt) -> Iterator[ast.stmt]:
     chosen = _chosen_by_number(statement)
-    if chosen is not None:
-        yield chosen
+    plain = chosen if chosen is not None else replaced_by_itself(statement)
+    if plain is not None:
+        yield plain
         return
     match statement:
         case ast.AnnAssign(target=annotated, annotation=annotation, value=ast.expr() as value):

@@ -351,7 +351,13 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("Config", "backward", "import trl", "inputs="),
         ("Arguments", "backward", "swift", "inputs="),
     ),
-    (("utils.checkpoint", "detach"),),
+    (
+        ("utils.checkpoint", "detach"),
+        ("utils.checkpoint", ".data"),
+        ("utils.checkpoint", "torch.tensor("),
+        ("utils.checkpoint", "torch.as_tensor("),
+        ("utils.checkpoint", "torch.from_numpy("),
+    ),
     (
         ("utils.checkpoint", "seed"),
         ("module checkpointing", "deepspeed", "seed"),

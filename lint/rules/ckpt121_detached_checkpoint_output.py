@@ -281,11 +281,12 @@ from ..model.tensors.gradient_free import is_gradient_free
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from ..facts.values import Call
+    from ..facts.values import Call, Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT121", "detached-checkpoint-output", Severity.ERROR
 NEEDS = together(Detach, TorchCheckpoint)
+_MOVES = frozenset(("to", "cpu", "cuda", "float", "half", "bfloat16", "double", "contiguous", "clone"))
 _HOOKS = ("register_forward_hook", "register_module_forward_hook")
 
 
@@ -293,7 +294,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report results that are cut off before the next segment."""
     events = {event.call: event for event in run.of(Checkpoint)}
     for cut in run.of(Detach):
-        source = next((events.get(option.call) for option in options(cut.source) if isinstance(option, Result)), None)
+        source = next((events[call] for call in _moved(cut.source) if call in events), None)
         again = None if source is not None else next(_of_last_iteration(run, cut, events.values()), None)
         source = source or again
         if source is None:
@@ -318,6 +319,17 @@ def check(run: Run) -> Iterator[Report]:
                 "the result on as it is, since a checkpoint keeps only its input anyway",
                 notes=(Remark(source.node, "this segment is cut off"), Remark(following.node, "the next segment")),
             )
+
+
+def _moved(value: Value) -> Iterator[Call]:
+    """The calls that ``value`` is the result of, on another device or in another type perhaps."""
+    for option in options(value):
+        held = option
+        while isinstance(held, Result):
+            yield held.call
+            if held.call.method not in _MOVES:
+                break
+            held = held.call.receiver
 
 
 def _cut_off_later(run: Run, cut: Detach, events: Mapping[Call, Checkpoint]) -> Iterator[Report]:

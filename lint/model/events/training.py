@@ -31,7 +31,7 @@ class Detach(CallEvent):
     """``hidden.detach()``: what follows gives no gradient to what came before."""
 
     __slots__ = ()
-    words = ("detach",)
+    words = ("detach", ".data", "torch.tensor(", "torch.as_tensor(", "torch.from_numpy(")
 
     @property
     def source(self) -> Value:

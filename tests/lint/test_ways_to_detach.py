@@ -1,0 +1,123 @@
+"""Tensors between segments, detached in the ways that scripts detach; runs show that nothing before them learns."""
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+SCRIPT = """import torch
+import numpy as np
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+class Net(nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.stem = nn.Linear(d, d)
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(d, d), nn.Tanh()) for _ in range(4)])
+        self.head = nn.Linear(d, d)
+    def forward(self, x):
+        h = self.stem(x)
+{0}
+        return self.head(h)
+net = Net()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+for x, y in torch.utils.data.DataLoader(data):
+    nn.functional.mse_loss(net(x), y).backward()
+    opt.step()
+"""
+CUT = {
+    "detach": """
+        for b in self.blocks:
+            h = checkpoint(b, h, use_reentrant=False)
+            h = h.detach()
+""",
+    "chained": """
+        for b in self.blocks:
+            h = checkpoint(b, h, use_reentrant=False).detach()
+""",
+    "input": """
+        for b in self.blocks:
+            h = checkpoint(b, h.detach(), use_reentrant=False)
+""",
+    "requires": """
+        for b in self.blocks:
+            h = checkpoint(b, h.detach().requires_grad_(True), use_reentrant=False)
+""",
+    "data": """
+        for b in self.blocks:
+            h = checkpoint(b, h, use_reentrant=False).data
+""",
+    "data in": """
+        for b in self.blocks:
+            h = checkpoint(b, h.data, use_reentrant=False)
+""",
+    "tensor": """
+        for b in self.blocks:
+            h = checkpoint(b, torch.tensor(h), use_reentrant=False)
+""",
+    "as_tensor numpy": """
+        for b in self.blocks:
+            h = torch.from_numpy(checkpoint(b, h, use_reentrant=False).detach().numpy())
+""",
+    "numpy": """
+        for b in self.blocks:
+            h = checkpoint(b, h, use_reentrant=False)
+            h = torch.as_tensor(h.detach().cpu().numpy())
+""",
+    "detach_": """
+        for b in self.blocks:
+            h = checkpoint(b, h, use_reentrant=False)
+            h.detach_()
+""",
+    "torch.detach": """
+        for b in self.blocks:
+            h = torch.detach(checkpoint(b, h, use_reentrant=False))
+""",
+    "tolist": """
+        for b in self.blocks:
+            h = torch.tensor(checkpoint(b, h, use_reentrant=False).tolist())
+""",
+    "two": """
+        h = checkpoint(self.blocks[0], h, use_reentrant=False)
+        h = checkpoint(self.blocks[1], h.detach(), use_reentrant=False)
+""",
+    "two tensor": """
+        h = checkpoint(self.blocks[0], h, use_reentrant=False)
+        h = checkpoint(self.blocks[1], torch.tensor(h), use_reentrant=False)
+""",
+}
+RIGHT = {
+    "only looked at": """
+        norms = []
+        for b in self.blocks:
+            h = checkpoint(b, h, use_reentrant=False)
+            norms.append(h.data.norm())
+""",
+    "a copy beside": """
+        for b in self.blocks:
+            kept = h.detach()
+            h = checkpoint(b, h, use_reentrant=False)
+        self.last = torch.tensor(kept.tolist())
+""",
+    "a number": """
+        for b in self.blocks:
+            h = checkpoint(b, h, use_reentrant=False) * torch.tensor(0.5)
+""",
+    "a mask as an argument": """
+        scale = torch.tensor([1.0])
+        for b in self.blocks:
+            h = checkpoint(b, h * scale.data, use_reentrant=False)
+""",
+}
+
+
+def codes(forward):
+    return [finding.code for finding in check_source(SCRIPT.format(forward.strip("\n")))]
+
+
+@pytest.mark.parametrize("forward", CUT.values(), ids=CUT)
+def test_segments_that_are_cut_off(forward):
+    assert "CKPT121" in codes(forward)
+
+
+@pytest.mark.parametrize("forward", RIGHT.values(), ids=RIGHT)
+def test_segments_that_are_not(forward):
+    assert codes(forward) == []
