@@ -468,7 +468,7 @@ def _models_with_router_logits(run: Run) -> Iterator[tuple[Value, ast.AST]]:
     for call in run.program.calls:
         if equals(call.keyword("output_router_logits"), True) and not _is_without_weight(call):
             made = Result(call)
-            users = (user for user in run.program.calls if any(same(value, made) for value in user.args[:1]))
+            users = (user for user in run.program.calls if _is_built_with(user, made))
             for model in (unwrapped(call.func), made, *(Result(user) for user in users)):
                 if is_hf_model(model):
                     yield model, call.node
@@ -481,6 +481,10 @@ def _models_with_router_logits(run: Run) -> Iterator[tuple[Value, ast.AST]]:
                     gets_it = any(same(given, config) for given in (*user.args, *user.kwargs.values()))
                     if gets_it and is_hf_model(Result(user)):
                         yield Result(user), write.node
+
+
+def _is_built_with(call: Call, config: Value) -> bool:
+    return any(same(value, config) for value in (*call.args[:1], call.keyword("config")))
 
 
 def _is_without_weight(call: Call) -> bool:
