@@ -128,7 +128,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report backward passes that stop in front of what they name."""
     for backward in run.of(Backward):
         call = backward.call
-        owners = owners_of_parameters(call.keyword("inputs")) if call.written("inputs") else []
+        owners = owners_of_parameters(call.keyword("inputs"))
         settings = (setting for owner in owners for setting in _around(run, owner))
         setting = next(settings, None)
         if setting is not None:

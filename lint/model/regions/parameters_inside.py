@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.nodes import source_text
 from ...facts.objects.containers import container_kind, held_by
-from ...facts.values import Attr, Computed, Element, Instance, Result, Seq, Value, options, same
+from ...facts.values import Attr, Call, Computed, Element, Instance, Result, Seq, Value, options, same
 from ..conditions.guards import own_guards, tests_training
 from ..events import Checkpointing
 from ..types import same_object
@@ -30,8 +30,14 @@ def _owners(value: Value) -> list[Value]:
     match value:
         case Result(call) if call.name in _LISTS and call.args:
             return owners_of_parameters(call.args[0])
+        case Result(call) if call.name == "builtins.filter" and len(call.args) == 2:
+            return owners_of_parameters(call.args[1])
         case Result(call) if call.method == "parameters":
             return [call.receiver]
+        case Result(call) if call.method == "values":
+            return _owners_of_named(call.receiver)
+        case Element() if (optimizer := _optimizer_of(value)) is not None:
+            return owners_of_parameters(optimizer.call.argument(0, "params"))
         case Attr(base=Instance() | Result() | Attr() | Element() as module, name="weight" | "bias"):
             return [module]
         case Element(of=Result(call)) if call.method == "parameters":
@@ -45,6 +51,24 @@ def _owners(value: Value) -> list[Value]:
         case Computed(operands=operands):
             return _all_owners(operands)
     return []
+
+
+def _owners_of_named(value: Value) -> list[Value]:
+    """The module of `dict(net.named_parameters())`."""
+    match value:
+        case Result(call=Call(name="builtins.dict", args=[Result(named)])) if named.method == "named_parameters":
+            return [named.receiver]
+    return []
+
+
+def _optimizer_of(value: Value) -> Result | None:
+    """The optimizer of `optimizer.param_groups[0]["params"]`, or of a parameter in it."""
+    while isinstance(value, Element):
+        value = value.of
+    match value:
+        case Attr(base=Result(call) as made, name="param_groups") if call.name.startswith("torch.optim."):
+            return made
+    return None
 
 
 def _are_of_adapters(comprehension: ast.AST | None) -> bool:
