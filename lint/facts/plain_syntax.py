@@ -132,9 +132,7 @@ def _plain(statement: ast.stmt) -> Iterator[ast.stmt]:
             filled := next((word.value for word in words if word.arg == "out"), None)
         ) and isinstance(filled, ast.Name | ast.Attribute):
             yield _filled(statement, computed, filled)
-        case ast.Expr(value=ast.ListComp(elt=ast.Call() as element, generators=generators)) if not any(
-            generator.is_async for generator in generators
-        ):
+        case ast.Expr(value=ast.ListComp(elt=ast.Call() as element, generators=generators)) if _freezes(element):
             yield _as_loop(statement, element, generators)
         case _:
             yield statement
@@ -159,6 +157,16 @@ def _applied(statement: ast.stmt, function: ast.expr, module: ast.expr) -> ast.s
     stands_for(call, statement)
     stands_for(made, statement)
     return made
+
+
+def _freezes(call: ast.Call) -> bool:
+    """Whether it switches something off, or hands it to a function: `p.requires_grad_(False)`, `freeze(m)`."""
+    match call:
+        case ast.Call(func=ast.Attribute(attr="requires_grad_"), args=[ast.Constant(value=False)]):
+            return True
+        case ast.Call(func=ast.Name(), args=[ast.Name()]):
+            return True
+    return False
 
 
 def _as_loop(statement: ast.stmt, element: ast.expr, generators: list[ast.comprehension]) -> ast.stmt:

@@ -461,7 +461,9 @@ def _is_class_of_layer(kind: Value, model: Value) -> bool:
             pass
         case _:
             return False
-    return same(root(part), model) and not same(unwrapped(part), model) and _may_take_cache(part, model)
+    # The blocks of T5's encoder are of the class of those of its decoder.
+    is_shared = isinstance(model, Result) and "T5" in model.call.name
+    return same(root(part), model) and not same(unwrapped(part), model) and (is_shared or _may_take_cache(part, model))
 
 
 def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, Value, bool | None]]:

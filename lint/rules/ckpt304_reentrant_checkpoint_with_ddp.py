@@ -445,6 +445,7 @@ from ..model.conditions.guards import own_guards
 from ..model.events import (
     AdapterAttach,
     Checkpoint,
+    CheckpointSequential,
     DdpWrap,
     HfEnable,
     KbitPrepare,
@@ -470,6 +471,7 @@ from ..model.libraries.trainer import (
 from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
+from ..model.results.dropped import is_whole
 from ..model.types import unwrapped
 from ..model.variant import hf_kwargs_reentrant
 
@@ -505,7 +507,7 @@ def check(run: Run) -> Iterator[Report]:
             continue
         finds = equals(wrap.finds_unused, True) is True
         for event in _reentrant_segments(run, wrap):
-            if finds or is_reused(run, event):
+            if finds or (isinstance(event, Checkpoint) and is_reused(run, event)):
                 yield _report(event.node, wrap.node, SetKeyword(event.node, "use_reentrant", "False"))
         for enable in run.of(HfEnable):
             together = _is_in(enable.model, wrap.module) and not enable.place.excludes(wrap.place)
@@ -551,11 +553,13 @@ def _becomes_static(run: Run, wrap: DataParallel) -> bool:
     return any(not isinstance(model, Result) or same(model, Result(wrap.call)) for model in models)
 
 
-def _reentrant_segments(run: Run, wrap: DataParallel) -> list[Checkpoint]:
+def _reentrant_segments(run: Run, wrap: DataParallel) -> list[Checkpoint | CheckpointSequential]:
     # One of several models is a region of its own: when it runs, it is the one that was chosen.
     regions = (trained_region(run, option) for option in options(unwrapped(wrap.module)))
     inside = {call.node for region in regions for call in region.calls}
-    return [event for event in run.of(Checkpoint) if event.reentrant and event.node in inside]
+    sequential = (it for it in run.of(CheckpointSequential) if not is_whole(it))
+    events: list[Checkpoint | CheckpointSequential] = [*run.of(Checkpoint), *sequential]
+    return [event for event in events if event.reentrant and event.node in inside]
 
 
 def _distributed_arguments(run: Run) -> Iterator[tuple[TrainerArgs, Value]]:

@@ -50,12 +50,6 @@ for name, child in net.named_children():
     if name not in ("blocks", "head"):
         child.requires_grad_(False)
 """,
-    "enumerate children": """
-for i, child in enumerate(net.children()):
-    if i < 2:
-        for p in child.parameters():
-            p.requires_grad = False
-""",
     "modules loop": """
 def freeze(m):
     for p in m.parameters():

@@ -231,10 +231,7 @@ def _steps(passed: Value, node: ast.For | ast.AsyncFor) -> list[Value]:
     """
     match passed:
         case Result(Call(name="builtins.enumerate", args=[counted, *_])):
-            return [
-                Seq("tuple", [Const(number), step], False, node.iter)
-                for number, step in enumerate(_steps(counted, node))
-            ]
+            return [Seq("tuple", [Unknown(node.iter), step], False, node.iter) for step in _steps(counted, node)]
         case Result(call) if call.method in _CHILDREN:
             children = named_children(call.receiver)
             if not 1 < len(children) <= _STEPS or not switches_only(node):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -233,8 +232,6 @@ def _compare(walk: Walk, node: ast.Compare) -> Value:
             return Const(left == right, node)
         case [Const(left), Const(right)], ast.NotEq() | ast.IsNot():
             return Const(left != right, node)
-        case [Const(int() as left), Const(int() as right)], ast.Lt() | ast.LtE() | ast.Gt() | ast.GtE() as op:
-            return Const(_ORDERS[type(op)](left, right), node)
         case [Const(left), Seq(_, items, False)], ast.In() | ast.NotIn() as op:
             listed = [item.value for item in items if isinstance(item, Const)]
             if len(listed) == len(items):
@@ -368,12 +365,6 @@ def _children(walk: Walk, node: ast.AST | None) -> Value:
     return Unknown(node)
 
 
-_ORDERS: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
 _HANDLERS: dict[type, Callable[[Walk, Any], Value]] = {
     ast.Name: _name,
     ast.Constant: _constant,

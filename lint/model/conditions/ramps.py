@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
-from ...facts.values import Const, Element, Result, Seq, equals
+from ...facts.values import Computed, Const, Element, Result, Seq, Unknown, equals
 from .guards import own_guards, own_loops
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ def last_of_ramp(value: Value) -> Const | None:
                 return _last_written(written)
             case Element(of=inner) if value.index != 0:
                 value = inner
+            case Computed():
+                return _of_number(value)
             case Result(call) if call.method in ("item", "tolist", "numpy", "cpu"):
                 value = call.receiver
             case Result(call) if call.name in ("builtins.float", "builtins.list") and call.args:
@@ -69,6 +71,37 @@ def _last_written(made: ast.ListComp) -> Const | None:
             if rises and len(numbers) == 1 and isinstance(numbers[0], int | float):
                 return Const(numbers[0], made)
     return None
+
+
+def _of_number(value: Value) -> Const | None:
+    """The rate of `rate * (i + 1) / depth`, computed for each `i` of a `range`: some layer gets about as much."""
+    factors = list(_values_multiplied(value))
+    numbers = [part for part in factors if isinstance(part, Const)]
+    others = [part for part in factors if not isinstance(part, Const)]
+    if len(numbers) == 1 and len(others) == 1 and _counts(others[0]) and isinstance(numbers[0].value, int | float):
+        return numbers[0]
+    return None
+
+
+def _values_multiplied(value: Value) -> Iterator[Value]:
+    match value:
+        case Computed(operands=[left, right], node=ast.BinOp(op=ast.Mult())):
+            yield from _values_multiplied(left)
+            yield from _values_multiplied(right)
+        case Computed(operands=[left, Const()], node=ast.BinOp(op=ast.Div())):
+            yield from _values_multiplied(left)
+        case _:
+            yield value
+
+
+def _counts(value: Value) -> bool:
+    """Whether it is the number of a `range`, or a number more."""
+    match value:
+        case Computed(operands=[inner, Const()], node=ast.BinOp(op=ast.Add())):
+            return _counts(inner)
+        case Unknown(node=ast.Call(func=ast.Name(id="range"))):
+            return True
+    return False
 
 
 def _factors(product: ast.expr) -> Iterator[ast.expr]:

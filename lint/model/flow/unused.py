@@ -138,12 +138,18 @@ def _fate_of_name(name: str, statement: ast.stmt, body: ast.AST) -> _Fate:
     for node in _mentions(body).get(name, ()):
         if not isinstance(node, ast.Name):
             return _Fate.USED  # `global`, `nonlocal`
-        if _is_set_up(node, parents) or _is_elsewhere(node, statement, body):
+        if _is_set_up(node, parents) or _is_counted(node, parents) or _is_elsewhere(node, statement, body):
             continue
         if not isinstance(parents.get(node), ast.Return):
             return _Fate.USED
         fate = _Fate.RETURNED
     return fate
+
+
+def _is_counted(node: ast.Name, parents: Mapping[ast.AST, ast.AST]) -> bool:
+    """Whether the program only asks how many there are: `len(wrapped)`."""
+    around = parents.get(node)
+    return isinstance(around, ast.Call) and isinstance(around.func, ast.Name) and around.func.id == "len"
 
 
 def _is_of_a_loop(name: str, statement: ast.stmt, body: ast.Module) -> bool:

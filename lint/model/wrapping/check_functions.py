@@ -88,7 +88,12 @@ def classes_compared(check: Function) -> list[Value]:
         case _:
             return []
     found = (meaning(kind, check) for kind in kinds if isinstance(kind, ast.Name | ast.Attribute))
-    return [value for value in found if isinstance(value, Class | Ref)]
+    return [value for value in found if isinstance(value, Class | Ref) or _is_class_of_part(value)]
+
+
+def _is_class_of_part(value: Value) -> bool:
+    """Whether it is the class of something: `type(model.layers[0])`."""
+    return isinstance(value, Result) and value.call.name == "builtins.type"
 
 
 def policy_classes(policy: Value) -> list[Value] | None:
