@@ -38,6 +38,8 @@ _SETTINGS = re.compile(r"""(?:["']|\}/)([\w./-]+\.(?:json|ya?ml))["']""")
 _READS = re.compile(
     "|".join(map(re.escape, (*dict.fromkeys(".".join(name.split(".")[-2:]) for name in READERS), *PARSES)))
 )
+#: A path that is put together: `HERE / "configs" / "ds.json"`, `os.path.join(here, "configs", "ds.json")`.
+_JOINED = re.compile(r"""["']([\w-]+)["']\s*[/,]\s*["']([\w.-]+\.(?:json|ya?ml))["']""")
 #: The file for DeepSpeed in the YAML of `accelerate launch`.
 _DEEPSPEED_FILE = re.compile(r"""(?m)^\s*deepspeed_config_file:\s*["']?([\w./-]+\.json)""")
 #: Numbers that measure something.
@@ -224,7 +226,9 @@ def _written_in(text: str, string: re.Pattern[str], names: Collection[str], scri
     written = dict.fromkeys(map(os.path.normpath, matches))
     # Arguments are matched with a file by its last name, so it must be the only one of that name.
     often = Counter(map(os.path.basename, written))
-    known = (existing(path, script) for path in written if often[os.path.basename(path)] == 1)
+    folders = {match[2]: match[1] for match in _JOINED.finditer(text)}
+    alone = (path for path in written if often[os.path.basename(path)] == 1)
+    known = (existing(path, script) or existing(os.path.join(folders.get(path, ""), path), script) for path in alone)
     return (path for path in known if path is not None)
 
 

@@ -575,7 +575,15 @@ def _has_weights(run: Run, event: Checkpointing) -> bool:
     region = run.region(event)
     weights = [*region.modules_of(*_PARAMETRIC), *filter(library_of_whole, region.modules)]
     weights += [part for part in (_entered(event),) if library_of_whole(part)]
-    return bool(weights) and _trains(run, event) and not may_be_frozen(run, _entered(event), *region.modules)
+    if not weights or not _trains(run, event):
+        return False
+    return not may_be_frozen(run, _entered(event), *region.modules) or _has_own_adapter(run, weights)
+
+
+def _has_own_adapter(run: Run, weights: list[Value]) -> bool:
+    """Whether whole modules are frozen by themselves, and some of ``weights`` are none of them: an adapter trains."""
+    by_itself = all(not switch.is_partial and not switch.place.loops for switch in run.uses.freezes)
+    return by_itself and any(isinstance(part, Result) and not may_be_frozen(run, part) for part in weights)
 
 
 def _trains(run: Run, event: Checkpointing) -> bool:

@@ -92,6 +92,7 @@ from ..model.events import CallEvent, Checkpoint, CheckpointPartial, CheckpointW
 from ..model.libraries.trainer import written_at
 from ..model.report import DropKeyword, Report, Rewrite
 from ..model.variant import hf_kwargs_reentrant
+from ..model.wrapping.keywords import partials_with
 
 if TYPE_CHECKING:
     import ast
@@ -106,14 +107,22 @@ VERSIONS = {"torch": ">=2.1"}
 _KEY = "determinism_check"
 
 
+_TEXT = (
+    'with `determinism_check="none"` a recomputation that differs from the forward pass gives wrong gradients without '
+    "an error; remove it and mend what differs"
+)
+
+
 def check(run: Run) -> Iterator[Report]:
     """Report checkpoints that do not compare the recomputation with the forward pass."""
+    for apply, wrapper in partials_with(run, _KEY):
+        if apply.reentrant is not True and equals(wrapper.kwargs[_KEY], "none"):
+            yield Report(wrapper.call.node, _TEXT)
     for event in run.of(CallEvent):
         if equals(_setting(event), "none"):
             yield Report(
                 _place(event),
-                'with `determinism_check="none"` a recomputation that differs from the forward pass gives wrong '
-                "gradients without an error; remove it and mend what differs",
+                _TEXT,
                 fix=_drop(event),
             )
 

@@ -318,6 +318,7 @@ def check(run: Run) -> Iterator[Report]:
         yield from _below_attribute(run, single)
         yield from _below_list(run, single)
         yield from _below_filled_list(run, single)
+        yield from _adapters_below(run, single)
 
 
 def _may_be_copy(run: Run, wrap: BlockWrapping, model: Value) -> bool:
@@ -416,6 +417,19 @@ def _misses(run: Run, wrap: BlockWrapping, model: Value, name: str) -> bool:
     return bool(classes)
 
 
+def _adapters_below(run: Run, wrap: CheckpointWrap) -> Iterator[Report]:
+    """Patterns of adapters that lead through such a list: `target_modules=r"layers\\.\\d+\\.attn"`."""
+    field = list_filled_with(run, wrap)
+    for attach in run.of(AdapterAttach) if field is not None else ():
+        pattern = _pattern(attach)
+        text = _text_of_pattern(attach)
+        name = name_for(text, "fullmatch") if text is not None else None
+        if pattern is None or name is None or attach.place.walk != wrap.place.walk or attach.order < wrap.order:
+            continue
+        if re.search(rf"(?:^|\.){re.escape(field or '')}\.\d+\.", name):
+            yield _report(pattern, wrap, "this pattern")
+
+
 def _children(module: Value, name: str) -> list[Value]:
     """What ``module`` holds under ``name``, which is a number for one of a list."""
     if name.isdigit():
@@ -445,6 +459,12 @@ def _is_later(run: Run, names: NamedParts, wrap: WrapperCheckpointing) -> bool:
     if names.place.walk == wrap.place.walk:
         return names.order > wrap.order
     return surely_done(run, wrap.call, names.call)
+
+
+def _text_of_pattern(attach: AdapterAttach) -> str | None:
+    config = attach.config
+    target = config.call.keyword("target_modules") if isinstance(config, Result) else None
+    return target.value if isinstance(target, Const) and isinstance(target.value, str) else None
 
 
 def _pattern(attach: AdapterAttach) -> ast.AST | None:

@@ -239,7 +239,7 @@ from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 
 if TYPE_CHECKING:
     import ast
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from ..facts.values import Value
     from ..model.libraries.units import ShardedUnit
@@ -272,8 +272,16 @@ def _segments(run: Run, unit: ShardedUnit) -> list[Checkpoint]:
         for event in run.of(Checkpoint)
         if event.place.function is not None and event.place.function.node in inside
     }
-    several = len(found) > 1 or any(it.place.loops or is_around_each_block(run, it) for it in found.values())
+    several = len(found) > 1 or any(
+        _is_repeated(run, it, inside) or is_around_each_block(run, it) for it in found.values()
+    )
     return [event for event in found.values() if event.reentrant] if several else []
+
+
+def _is_repeated(run: Run, event: Checkpoint, inside: Container[ast.AST]) -> bool:
+    """Whether a loop of the unit makes the checkpoint, by itself or through helpers."""
+    around = [call.place for call in run.path_to(event.call)] or [event.place]
+    return any(place.loops for place in around if place.function is not None and place.function.node in inside)
 
 
 def _key_change(kwargs: Value) -> SetKey | None:

@@ -144,7 +144,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.identifiers import is_own_attribute
-from ..facts.values import Instance, equals
+from ..facts.values import Absent, Instance, equals
 from ..finding import Severity
 from ..model.events import Compile, TorchCheckpoint
 from ..model.needs import together
@@ -154,7 +154,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.values import Call
+    from ..facts.values import Call, Value
     from ..model.regions.region import Region
     from ..model.run import Run
 
@@ -165,7 +165,7 @@ NEEDS = together("fullgraph", TorchCheckpoint)
 def check(run: Run) -> Iterator[Report]:
     """Report regions that a whole-graph compilation cannot take."""
     whole = [compiling for compiling in run.of(Compile) if equals(compiling.call.keyword("fullgraph"), True) is True]
-    inside = {call.node: compiling for compiling in whole for call in run.bodies.of(compiling.module).calls}
+    inside = {call.node: it for it in whole for value in _compiled(run, it) for call in run.bodies.of(value).calls}
     for event in run.of(TorchCheckpoint):
         compiling = inside.get(event.node)
         effect = _side_effect(run, run.region(event)) if compiling is not None else None
@@ -176,6 +176,13 @@ def check(run: Run) -> Iterator[Report]:
                 "in the first step; move them outside of the checkpointed function",
                 notes=(Remark(effect, "this changes something outside"), Remark(compiling.node, "compiled here")),
             )
+
+
+def _compiled(run: Run, compiling: Compile) -> list[Value]:
+    """What is compiled: the module or function that is given, or the function that the call decorates."""
+    if not isinstance(compiling.module, Absent):
+        return [compiling.module]
+    return [it for it in run.program.functions.values() if compiling.node in getattr(it.node, "decorator_list", ())]
 
 
 def _side_effect(run: Run, region: Region) -> ast.AST | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ...facts.nodes import source_text
 from ...facts.objects.containers import container_kind, held_by
-from ...facts.values import Attr, Call, Computed, Element, Instance, Result, Seq, Value, options, same
+from ...facts.values import Attr, Call, Computed, Dict, Element, Instance, Result, Seq, Value, options, same
 from ..conditions.guards import own_guards, tests_training
 from ..events import Checkpointing
 from ..types import same_object
@@ -50,6 +50,8 @@ def _owners(value: Value) -> list[Value]:
             return _all_owners(tuple(items))
         case Computed(operands=operands):
             return _all_owners(operands)
+        case Dict() as group:
+            return owners_of_parameters(group.get("params"))
     return []
 
 

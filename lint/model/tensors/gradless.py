@@ -88,6 +88,7 @@ _PLAIN = frozenset(
 _COUNTS = frozenset(
     (
         *("torch.bincount", "torch.histc", "torch.argmax", "torch.nn.functional.one_hot"),
+        "torch.nn.Transformer.generate_square_subsequent_mask",
         *("torch.eq", "torch.ne", "torch.isnan", "torch.logical_and", "torch.logical_or", "torch.logical_not"),
         *("builtins.len", "builtins.int", "builtins.float", "builtins.bool"),
     )
