@@ -405,7 +405,7 @@ from ..facts.origin import origin
 from ..facts.values import Absent, Class, Function, Param, Partial, Ref, Result, Unknown
 from ..finding import Severity
 from ..model.calls.only_called import only_called
-from ..model.conditions.guards import own_guards
+from ..model.conditions.guards import own_guards, tests_training
 from ..model.events import (
     ApplyCheckpointing,
     Backward,
@@ -615,11 +615,14 @@ def _is_trained_at(run: Run, here: Place) -> bool:
 
 
 def _only_caller(run: Run, call: Call) -> Call | None:
-    """The one call of the function around ``call``, which runs it once: `training_step(model, batch)`."""
+    """The one call of the function around ``call``, which runs it once: `training_step(model, batch)`.
+
+    Another one, without gradients, evaluates.
+    """
     function = call.place.function
-    if function is None or call.place.loops or any(own_guards(call.place)):
+    if function is None or call.place.loops or not all(map(tests_training, own_guards(call.place))):
         return None
-    calls = run.calls_of(function)
+    calls = [it for it in run.calls_of(function) if not is_gradient_free(it)]
     return calls[0] if len(calls) == 1 else None
 
 
@@ -628,6 +631,7 @@ def _runs_nothing_else(run: Run, event: Checkpointing, way: tuple[Call, Call]) -
     around = [call.place.function for call in way]
     beside = [call for call in run.program.calls if call.place.function in around and call.node is not event.node]
     checkpoints = {other.node for other in run.of(FunctionCheckpoint)}
+    beside = [call for call in beside if not call.place.excludes(event.place)]
     return not any(call.node in checkpoints or _is_layer(call.func) for call in beside)
 
 
