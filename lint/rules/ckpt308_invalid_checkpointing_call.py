@@ -565,6 +565,7 @@ NEEDS = (
     *together("transformers", tuple(given(maker, "checkpointing") for maker in _MAKERS)),
     *together("transformers", _MAKERS, "**", _KEYS),
     *(given(made, word) for made in ("TrainingArguments", "Config") for word in NO_ARGUMENTS),
+    *together(TrainerArgs, "**", tuple(f"{word}=" for word in NO_ARGUMENTS)),
     *together("swift", "Arguments", ("recompute_granularity", "recompute_method", "recompute_num_layers")),
 )
 RAISES = True
@@ -879,7 +880,7 @@ def _is_looked_for(run: Run, name: str) -> bool:
 def _unknown_keywords(run: Run) -> Iterator[Report]:
     """Keywords about checkpointing that no arguments of transformers and trl have, in any release."""
     for args in run.of(TrainerArgs):
-        unknown = next((name for name in NO_ARGUMENTS if args.call.written(name)), None)
+        unknown = next((name for name in NO_ARGUMENTS if name in args.call.kwargs), None)
         # Unsloth adds fields to trl's classes.
         is_known = unknown is None or args.place.tries or mentions(run.program, "unsloth")
         if not is_known and takes_no_others(args):

@@ -214,9 +214,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Attr, Const, Element, Instance, Ref, Result, Seq, Value, same
+from ..facts.values import Absent, Attr, Const, Element, Instance, Ref, Result, Seq, Value, options, same
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing, CheckpointWrap, Compile, Fsdp2Shard, WrapperCheckpointing
+from ..model.flow.statements import is_stored_as_item
 from ..model.frozen.frozen_inputs import path_in
 from ..model.known_models.backbones import BOTTOMS
 from ..model.known_models.transformers_layers import is_checkpointed_layer
@@ -227,6 +228,7 @@ from ..model.report import Remark, Report
 from ..model.types import unwrapped
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Guard
@@ -240,13 +242,13 @@ VERSIONS = {"torch": ">=2.4"}
 def check(run: Run) -> Iterator[Report]:
     """Report the two orders that switch something off."""
     for wrap in run.of(WrapperCheckpointing):
-        compiled = _compile_of(wrap.module) if isinstance(wrap, CheckpointWrap) else None
-        if isinstance(wrap, CheckpointWrap) and compiled is not None and _is_selective(wrap):
+        compiled = _compiled_before(run, wrap) if isinstance(wrap, CheckpointWrap) and _is_selective(wrap) else None
+        if compiled is not None:
             yield Report(
                 wrap.node,
                 "the selective policy sees none of the operators of a compiled block, so everything is recomputed; "
                 "compile the wrapped block instead",
-                notes=(Remark(compiled.call.node, "the block is compiled here"),),
+                notes=(Remark(compiled, "the block is compiled here"),),
             )
         shard, compiling = _shard_before(run, wrap), _compile_after(run, wrap)
         if shard is not None and compiling is not None:
@@ -260,6 +262,29 @@ def check(run: Run) -> Iterator[Report]:
 
 def _compile_of(module: Value) -> Result | None:
     return module if isinstance(module, Result) and canonical(module.call.name) == "torch.compile" else None
+
+
+def _compiled_before(run: Run, wrap: CheckpointWrap) -> ast.AST | None:
+    """Where the block of ``wrap`` was compiled: by itself, or in the list that it is taken from."""
+    compiled = _compile_of(wrap.module)
+    if compiled is not None:
+        return compiled.call.node
+    for compiling in run.of(Compile):
+        earlier = compiling.order < wrap.order and compiling.place.walk == wrap.place.walk
+        if not earlier or compiling.place.excludes(wrap.place) or not _stays(run, compiling):
+            continue
+        blocks, wrapped = options(compiling.module), options(wrap.module)
+        if any(same(mine, other) or _are_layers_of_one_list(mine, other) for mine in blocks for other in wrapped):
+            return compiling.node
+    return None
+
+
+def _stays(run: Run, compiling: Compile) -> bool:
+    """Whether the block is compiled where it is, or what `torch.compile` gives is put in its place."""
+    if compiling.call.method:
+        return True
+    registered = [call.node for call in run.method_calls("register_module", "add_module")]
+    return is_stored_as_item(run, compiling.call) or any(compiling.node in node.args for node in registered)
 
 
 def _is_selective(wrap: CheckpointWrap) -> bool:

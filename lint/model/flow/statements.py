@@ -27,6 +27,12 @@ def holder_of(run: History, call: Call) -> ast.AST | None:
     return parents_in(body_around(run, call)).get(call.node)
 
 
+def is_stored_as_item(run: History, call: Call) -> bool:
+    """Whether a statement puts what ``call`` gives into a list or a dict: `model.blocks[i] = call(...)`."""
+    holder = holder_of(run, call)
+    return isinstance(holder, ast.Assign) and all(isinstance(target, ast.Subscript) for target in holder.targets)
+
+
 def own_statement(run: History, call: Call) -> ast.Expr | None:
     """The statement that is ``call`` and nothing else."""
     holder = holder_of(run, call)
