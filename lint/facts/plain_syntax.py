@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from .nodes import all_nodes
 from .origin import stands_for
-from .plain_detach import DETACHES, detach_plainly, replaced_by_itself
+from .plain_detach import DETACHES, detach_plainly
 from .plain_loops import CHOOSES, choose_inside
+from .plain_statements import spelled_out
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ORDERS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 _BLOCKS = ("body", "orelse", "finalbody")
 _ANNOTATION = "_ckpt_lint_annotation"
 _SPREAD_DISPLAY = re.compile(r"\*\*\s*(?:\{|dict\b)")
@@ -90,11 +90,6 @@ def annotation_of(assignment: ast.Assign) -> ast.expr | None:
 
 
 def _plain(statement: ast.stmt) -> Iterator[ast.stmt]:
-    chosen = _chosen_by_number(statement)
-    plain = chosen if chosen is not None else replaced_by_itself(statement)
-    if plain is not None:
-        yield plain
-        return
     match statement:
         case ast.AnnAssign(target=annotated, annotation=annotation, value=ast.expr() as value):
             plain = ast.Assign([annotated], value)
@@ -124,94 +119,8 @@ def _plain(statement: ast.stmt) -> Iterator[ast.stmt]:
             plain = ast.Assign([target], value)
             stands_for(plain, statement)
             yield plain
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=module, attr="apply"), args=[function], keywords=[])):
-            yield statement
-            if isinstance(function, ast.Lambda | ast.Name):
-                yield _applied(statement, function, module)
-        case ast.Expr(value=ast.Call(func=ast.Attribute(value=ast.Name(id="torch")), keywords=words) as computed) if (
-            filled := next((word.value for word in words if word.arg == "out"), None)
-        ) and isinstance(filled, ast.Name | ast.Attribute):
-            yield _filled(statement, computed, filled)
-        case ast.Expr(value=ast.ListComp(elt=ast.Call() as element, generators=generators)) if _freezes(element):
-            yield _as_loop(statement, element, generators)
         case _:
-            yield statement
-
-
-def _filled(statement: ast.stmt, computed: ast.Call, filled: ast.expr) -> ast.stmt:
-    """`mean.copy_(torch.add(mean, x))` of `torch.add(mean, x, out=mean)`."""
-    value = ast.Call(computed.func, computed.args, [word for word in computed.keywords if word.arg != "out"])
-    method = ast.Attribute(filled, "copy_", ast.Load())
-    call = ast.Call(method, [value], [])
-    made = ast.Expr(call)
-    stands_for(value, computed)
-    for part in (method, call, made):
-        stands_for(part, statement)
-    return made
-
-
-def _applied(statement: ast.stmt, function: ast.expr, module: ast.expr) -> ast.stmt:
-    """`freeze(net)` of `net.apply(freeze)`, which calls it for the module itself, too."""
-    call = ast.Call(function, [module], [])
-    made = ast.Expr(call)
-    stands_for(call, statement)
-    stands_for(made, statement)
-    return made
-
-
-def _freezes(call: ast.Call) -> bool:
-    """Whether it switches something off, or hands it to a function: `p.requires_grad_(False)`, `freeze(m)`."""
-    match call:
-        case ast.Call(func=ast.Attribute(attr="requires_grad_"), args=[ast.Constant(value=False)]):
-            return True
-        case ast.Call(func=ast.Name(), args=[ast.Name()]):
-            return True
-    return False
-
-
-def _as_loop(statement: ast.stmt, element: ast.expr, generators: list[ast.comprehension]) -> ast.stmt:
-    """`[p.requires_grad_(False) for p in net.parameters()]`, a statement, as the loop that does the same."""
-    made: ast.stmt = ast.Expr(element)
-    stands_for(made, statement)
-    for generator in reversed(generators):
-        for test in reversed(generator.ifs):
-            made = ast.If(test, [made], [])
-            stands_for(made, statement)
-        made = ast.For(generator.target, generator.iter, [made], [])
-        stands_for(made, statement)
-    return made
-
-
-def _chosen_by_number(statement: ast.stmt) -> ast.If | None:
-    """`layer.requires_grad_(i >= 4)` as `if i >= 4: layer.requires_grad_(True)`, with an `else`; None for others."""
-    match statement:
-        case ast.Expr(value=ast.Call(func=ast.Attribute(attr="requires_grad_"), args=[test], keywords=[])):
-            pass
-        case ast.Assign(targets=[ast.Attribute(attr="requires_grad")], value=test):
-            pass
-        case _:
-            return None
-    if not isinstance(test, ast.Compare) or not all(isinstance(op, _ORDERS) for op in test.ops):
-        return None
-    plain = ast.If(test, [_with_flag(statement, True)], [_with_flag(statement, False)])
-    stands_for(plain, statement)
-    return plain
-
-
-def _with_flag(statement: ast.Expr | ast.Assign, flag: bool) -> ast.stmt:
-    """``statement``, a switch of gradients, with a constant."""
-    value = ast.Constant(flag)
-    if isinstance(statement, ast.Assign):
-        made: ast.stmt = ast.Assign(statement.targets, value)
-        nodes: list[ast.expr | ast.stmt] = [value, made]
-    else:
-        assert isinstance(statement.value, ast.Call)
-        call = ast.Call(statement.value.func, [value], [])
-        made = ast.Expr(call)
-        nodes = [value, call, made]
-    for node in nodes:
-        stands_for(node, statement)
-    return made
+            yield from spelled_out(statement)
 
 
 def _are_apart(targets: list[ast.expr], values: list[ast.expr]) -> bool:
