@@ -265,6 +265,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Element, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
+from ..model.flow.entries_in_turn import cuts_entries
 from ..model.flow.iterations import changes_by_iteration, leaves_out_last
 from ..model.flow.own_results import (
     cuts_own_result,
@@ -359,7 +360,8 @@ def _next_segment(
         return None
     stored = stored_under(run, cut.call) or _stored_as_leaf(run, cut, source)
     last = appended_to(run, cut.call)
-    return again or next((event for event in events if _feeds(cut, stored, last, event)), None)
+    feeds = (event for event in events if _feeds(cut, stored, last, event) or cuts_entries(run, cut.call, event.call))
+    return again or next(feeds, None)
 
 
 def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]:
@@ -389,7 +391,8 @@ def _of_last_iteration(run: Run, cut: Detach, events: Iterable[Checkpoint]) -> I
         varies = bool(event.node.args) and changes_by_iteration(event.node.args[0], event.place)
         if not varies or not all(isinstance(it, Element | Result | Instance) for it in options(event.function)):
             continue  # The same module each time: a recurrent cell, whose gradients may be cut on purpose.
-        if event.order > cut.order and name and cuts_own_result(run, cut.call, event.call, name):
+        own = event.order > cut.order and bool(name) and cuts_own_result(run, cut.call, event.call, name)
+        if own or cuts_entries(run, cut.call, event.call):
             yield event
 
 

@@ -138,6 +138,21 @@ WRONG = {
 """,
 }
 RIGHT = {
+    "a partial gives an argument by its name": """
+        from functools import partial
+        for blk in self.blocks:
+            if self.ckpt:
+                h = checkpoint(partial(blk, scale=factor), h, mask, use_reentrant=False)
+            else:
+                h = blk(h, mask, scale=factor)
+""",
+    "the first block is not checkpointed": """
+        for i, blk in enumerate(self.blocks):
+            if self.ckpt:
+                h = blk(h, mask) if i == 0 else checkpoint(blk, h, mask, use_reentrant=False)
+            else:
+                h = blk(h, mask)
+""",
     "a method that runs the block": """
         if self.ckpt:
             h = self.norm(h)

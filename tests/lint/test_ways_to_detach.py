@@ -24,6 +24,20 @@ for x, y in torch.utils.data.DataLoader(data):
     opt.step()
 """
 CUT = {
+    "entries of a dict": """
+        kept, last = {"stem": h}, "stem"
+        for name, b in enumerate(self.blocks):
+            kept[name] = checkpoint(b, kept[last].detach(), use_reentrant=False)
+            last = name
+        h = kept[last]
+""",
+    "entries but the last": """
+        kept = {0: h}
+        for i, b in enumerate(self.blocks):
+            y = checkpoint(b, kept[i], use_reentrant=False)
+            kept[i + 1] = y if i == 3 else y.detach()
+        h = kept[4]
+""",
     "detach": """
         for b in self.blocks:
             h = checkpoint(b, h, use_reentrant=False)
@@ -85,6 +99,13 @@ CUT = {
 """,
 }
 RIGHT = {
+    "entries that are only kept": """
+        kept = {}
+        for i, b in enumerate(self.blocks):
+            h = checkpoint(b, h, use_reentrant=False)
+            kept[i] = h.detach()
+        self.last = kept
+""",
     "only looked at": """
         norms = []
         for b in self.blocks:
@@ -110,7 +131,7 @@ RIGHT = {
 
 
 def codes(forward):
-    return [finding.code for finding in check_source(SCRIPT.format(forward.strip("\n")))]
+    return [finding.code for finding in check_source(SCRIPT.replace("{0}", forward.strip("\n")))]
 
 
 @pytest.mark.parametrize("forward", CUT.values(), ids=CUT)

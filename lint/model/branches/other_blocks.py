@@ -70,7 +70,9 @@ class _Branches(NamedTuple):
         # A branch that the program never takes is written all the same.
         untaken = (it.call for it in self.run.untaken_beside(event.call))
         beside = [event.call, *islice(self.run.calls_beside(event.call), _NEAREST), *islice(untaken, _NEAREST)]
-        mine, plain = (self._runs(beside, side) for side in sides)
+        # In its own branch what excludes it, `block(x) if first else checkpoint(block, x)`, runs in its place.
+        own = [call for call in beside if call is event.call or not call.place.excludes(event.place)]
+        mine, plain = self._runs(own, sides[0]), self._runs(beside, sides[1])
         if not plain or any(it.node in self.events for it in plain) or not all(map(_is_module, (*mine, *plain))):
             return None
         at = next((number for number, it in enumerate(mine) if it.node is event.node), None)

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def other_input(pair: Pair) -> Difference | None:
     """How the first arguments differ where that surely changes what is learned; None where it may not."""
     mine, plain, _ = pair
-    if not mine.arguments or not plain.arguments or 0 not in (mine.arguments[0].position, plain.arguments[0].position):
+    here, there = _first(mine), _first(plain)
+    if here is None or there is None:
         return None
-    here, there = mine.arguments[0].node, plain.arguments[0].node
     if (detached := _detached(here)) is not None and ast.unparse(detached) == ast.unparse(there):
         return Difference(f"the checkpointed one detaches `{ast.unparse(there)}`")
     if (detached := _detached(there)) is not None and ast.unparse(detached) == ast.unparse(here):
@@ -25,6 +25,11 @@ def other_input(pair: Pair) -> Difference | None:
     if isinstance(here, ast.Name) and isinstance(there, ast.Name) and _starts_anew(mine, plain, here.id, there.id):
         return Difference(f"the checkpointed one gets `{here.id}` in each iteration, the plain one `{there.id}`")
     return None
+
+
+def _first(side: Side) -> ast.expr | None:
+    """The input of the block; what a partial or a keyword gives is none."""
+    return next((argument.node for argument in side.arguments if argument.position == 0), None)
 
 
 def _detached(node: ast.expr) -> ast.expr | None:
