@@ -6,7 +6,9 @@ import ast
 
 import libcst as cst
 
+from ..facts.nodes import all_nodes
 from ..facts.origin import origin
+from ..facts.plain_detach import detach_plainly
 from ..facts.plain_syntax import spell_keywords_out
 from ..finding import Span
 from ..sources.locator import Locator
@@ -132,6 +134,7 @@ def _parsed(text: str) -> ast.stmt:
     """The one statement of ``text``, its keywords as the facts have them."""
     tree = ast.parse(text)
     spell_keywords_out(tree)
+    detach_plainly(all_nodes(tree))
     return tree.body[0]
 
 

@@ -130,6 +130,15 @@ RIGHT = {
 }
 
 
+def test_a_call_that_gets_a_copy_is_still_the_call_in_the_text():
+    script = """
+from torch.utils.checkpoint import checkpoint
+for i, layer in enumerate(layers):
+    h = checkpoint(layer, h, torch.tensor(i), past.data)
+"""
+    assert "CKPT101" in [finding.code for finding in check_source(script)]
+
+
 def codes(forward):
     return [finding.code for finding in check_source(SCRIPT.replace("{0}", forward.strip("\n")))]
 

@@ -135,6 +135,11 @@ CHANGED = {
 """,
 }
 RIGHT = {
+    "every so often": """
+        self.count += 1
+        if self.count % self.every == 0:
+            h = h * 0.5
+""",
     "only counted": """
         self.count += 1
 """,

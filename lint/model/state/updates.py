@@ -170,6 +170,14 @@ def _helpers(region: Region) -> dict[str, ast.FunctionDef]:
     return {name: bodies.pop() for name, bodies in found.items() if len(bodies) == 1}
 
 
+def _alternates(part: ast.AST) -> bool:
+    """Whether it is `count % 2`; with `% self.every`, which may be 1, every run may go the same way."""
+    match part:
+        case ast.BinOp(op=ast.Mod(), right=ast.Constant(value=int(every))):
+            return every > 1
+    return False
+
+
 class _Body:
     """One pass through a function as it runs in one mode: what changes, and what the result is computed from."""
 
@@ -253,7 +261,7 @@ class _Body:
         else:
             both = self._perhaps(node.body, under) & self._perhaps(node.orelse, under)
             self._fresh |= both
-        if taken is None and any(isinstance(part, ast.Mod) for part in ast.walk(node.test)):
+        if taken is None and any(map(_alternates, ast.walk(node.test))):
             self._depends_on(node)
         left = [bool(block) and isinstance(block[-1], _LEAVES) for block in (node.body, node.orelse)]
         if taken is not None:
