@@ -528,6 +528,7 @@ from ..model.libraries.trainer import (
     NO_ARGUMENTS,
     SWITCHES,
     is_enabled,
+    switched_at,
     takes_no_others,
     where,
 )
@@ -727,9 +728,8 @@ def _unsupported_by_trainer(run: Run) -> Iterator[Report]:
         name = not_checkpointed(trainer.model)
         args = args_of(trainer.args)
         if name and args is not None and not trainer.place.tries and is_enabled(run, args, trainer.args):
-            switch = next((word for word in args.node.keywords if word.arg in SWITCHES), None)
             yield Report(
-                switch or args.node,
+                switched_at(args),
                 f"`{name}` supports no checkpointing in transformers, and the Trainer raises a ValueError when it "
                 "starts to train; switch it off",
                 notes=(Remark(trainer.node, "this Trainer gets the model"),),
