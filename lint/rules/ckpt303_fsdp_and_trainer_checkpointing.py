@@ -154,17 +154,17 @@ transformers 5.23 `trainer.py` (`create_accelerator_and_postprocess`).
 
 from __future__ import annotations
 
-import ast
 from typing import TYPE_CHECKING
 
 from ..facts.values import Dict, equals, is_absent, same, truth
 from ..finding import Applicability, Severity
 from ..model.events import EnvironmentSetting, SwiftArgs, TrainerArgs
-from ..model.libraries.trainer import SWITCHES, is_enabled, object_of, switched_at, where
+from ..model.libraries.trainer import SWITCHES, is_enabled, object_of, switched_at, switched_by, where
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
+    import ast
     from collections.abc import Iterator
 
     from ..facts.values import Value
@@ -213,10 +213,9 @@ def _wanted(config: Dict) -> Iterator[Value]:
 
 def _report(run: Run, args: TrainerArgs, wanted: ast.AST) -> Report:
     write = next((it for it in run.writes if it.field in SWITCHES and same(it.obj, object_of(args))), None)
-    switch = switched_at(args)
-    name = switch.arg if isinstance(switch, ast.keyword) and switch.arg else SWITCHES[1]
+    name = switched_by(args)
     return Report(
-        write.node if write is not None else switch,
+        write.node if write is not None else switched_at(args),
         "FSDP and the Trainer both checkpoint, and the Trainer raises a ValueError when it is built; "
         f"write `{name}=False` or take it out of `fsdp_config`",
         notes=(Remark(wanted, "FSDP's own checkpointing is asked for here"),) if wanted is not args.node else (),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING
 
 from ...facts.origin import setting_span
@@ -31,7 +32,6 @@ from ..variant import TRAINER_KEYS, hf_kwargs_reentrant, torch_reentrant
 from .sharding import is_in
 
 if TYPE_CHECKING:
-    import ast
     from collections.abc import Iterator
 
     from ..events import Event
@@ -72,6 +72,12 @@ def written_at(setting: Event) -> ast.AST:
 def switched_at(setting: Event) -> ast.AST:
     """Where a script switches checkpointing on: the argument among many, else the whole of ``setting``."""
     return _argument(setting, SWITCHES)
+
+
+def switched_by(setting: Event) -> str:
+    """The name of the argument that switches checkpointing on, as the script spells it; else the usual one."""
+    argument = switched_at(setting)
+    return argument.arg if isinstance(argument, ast.keyword) and argument.arg else SWITCHES[1]
 
 
 def _argument(setting: Event, names: tuple[str, ...]) -> ast.AST:
