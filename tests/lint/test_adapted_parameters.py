@@ -88,6 +88,48 @@ class Maml:
 m = Maml()
 m.step(1, 2)
 """,
+    "steps that an option counts, which the learner holds": """\
+import argparse
+class Learner:
+    def __init__(self, net, steps):
+        self.net, self.steps = net, steps
+    def predict(self, weights, x):
+        return functional_call(self.net, weights, (x,))  # error
+    def adapt(self, x):
+        fast = dict(self.net.named_parameters())
+        for _ in range(self.steps):
+            grads = torch.autograd.grad(self.predict(fast, x).sum(), list(fast.values()), create_graph=True)
+            fast = {n: p - 0.1 * g for (n, p), g in zip(fast.items(), grads)}
+        return fast
+cli = argparse.ArgumentParser()
+cli.add_argument("--steps", type=int, default=3)
+learner = Learner(Net(), cli.parse_args().steps)
+learner.predict(learner.adapt(torch.ones(2, 8)), torch.ones(2, 8)).sum().backward()
+""",
+    "a list of tensors beside their names": """\
+def inner(x, y):
+    net = Net()
+    names, fast = zip(*net.named_parameters())
+    fast = list(fast)
+    for _ in range(3):
+        loss = functional_call(net, dict(zip(names, fast)), (x,)).sum()
+        grads = torch.autograd.grad(loss, fast, create_graph=True)
+        fast = [w - 0.1 * g for w, g in zip(fast, grads)]
+    functional_call(net, dict(zip(names, fast)), (y,)).sum().backward()  # error
+""",
+    "buffers beside them, and an option": """\
+import argparse
+def main(args, x, y):
+    net = Net()
+    params, buffers = dict(net.named_parameters()), dict(net.named_buffers())
+    for _ in range(args.steps):
+        grads = torch.autograd.grad(functional_call(net, (params, buffers), (x,)).sum(), list(params.values()))
+        params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+    functional_call(net, (params, buffers), (y,)).sum().backward()  # error
+cli = argparse.ArgumentParser()
+cli.add_argument("--steps", type=int, default=2)
+main(cli.parse_args(), torch.ones(2, 8), torch.ones(2, 8))
+""",
 }
 MAYBE_NOT = {
     "an open number of steps": """\
@@ -137,6 +179,58 @@ def inner(x, y):
         params = {n: p for n, p in params.items()}
         total = functional_call(net, params, (x,)).sum()
     functional_call(net, params, (y,)).sum().backward()
+""",
+    "an option that makes no step by default": """\
+import argparse
+cli = argparse.ArgumentParser()
+cli.add_argument("--steps", type=int, default=0)
+args = cli.parse_args()
+net, x = Net(), torch.ones(2, 8)
+params = dict(net.named_parameters())
+for _ in range(args.steps):
+    grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+    params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+functional_call(net, params, (x,)).sum().backward()
+""",
+    "a step that an option may leave out": """\
+import argparse
+cli = argparse.ArgumentParser()
+cli.add_argument("--steps", type=int, default=3)
+args = cli.parse_args()
+net, x = Net(), torch.ones(2, 8)
+params = dict(net.named_parameters())
+for _ in range(args.steps):
+    grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+    if args.steps > 1:
+        params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+functional_call(net, params, (x,)).sum().backward()
+""",
+    "an option for steps that may end before": """\
+import argparse
+cli = argparse.ArgumentParser()
+cli.add_argument("--steps", type=int, default=3)
+args = cli.parse_args()
+net, x = Net(), torch.ones(2, 8)
+params = dict(net.named_parameters())
+for _ in range(args.steps):
+    grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+    if not any(grad.norm() > 0 for grad in grads):
+        break
+    params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+functional_call(net, params, (x,)).sum().backward()
+""",
+    "an option that brings the own ones back": """\
+import argparse
+cli = argparse.ArgumentParser()
+cli.add_argument("--steps", type=int, default=3)
+args = cli.parse_args()
+net, x = Net(), torch.ones(2, 8)
+params = dict(net.named_parameters())
+for _ in range(args.steps):
+    grads = torch.autograd.grad(functional_call(net, params, (x,)).sum(), list(params.values()))
+    params = {n: p - 0.1 * g for (n, p), g in zip(params.items(), grads)}
+    params = dict(net.named_parameters())
+functional_call(net, params, (x,)).sum().backward()
 """,
 }
 

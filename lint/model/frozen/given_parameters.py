@@ -5,9 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.values import Computed, Dict, Result, Seq, Value, options
+from ...facts.nodes import all_nodes
+from ...facts.objects.parsers import Given
+from ...facts.values import Choice, Computed, Const, Dict, Result, Seq, Value, options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ...facts.values import Loop, Place
     from ..history import History
 
 #: Methods that give another tensor, functions of torch of these names too.
@@ -20,7 +25,48 @@ _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp)
 
 def are_computed(run: History, parameters: Value) -> bool:
     """Whether the dict certainly holds other tensors than the module's own."""
-    return all(any(_holds_computed(run, part) for part in _parts(option)) for option in options(parameters))
+    return _surely(run, parameters, lambda way: any(_holds_computed(run, part) for part in _parts(way)))
+
+
+def _surely(run: History, value: Value, holds: Callable[[Value], bool]) -> bool:
+    """Whether ``holds`` is true of ``value`` in each of its ways, those left out that a loop replaces by such a one."""
+    ways = options(value)
+    found = [way for way in ways if holds(way)]
+    return bool(found) and all(way in found or any(_replaces(run, made, way) for made in found) for way in ways)
+
+
+def _replaces(run: History, made: Value, before: Value) -> bool:
+    """Whether ``made`` comes from a loop that starts with ``before``, and that a user lets make a step."""
+    inside, outside = _place_of(made), _place_of(before)
+    if inside is None or outside is None or inside.deeper_than(outside):
+        return False
+    loops = [loop for loop in inside.loops if loop not in outside.loops]
+    return bool(loops) and all(_makes_step(run, loop) for loop in loops)
+
+
+def _place_of(value: Value) -> Place | None:
+    match value:
+        case Dict() | Seq():
+            return value.place
+        case Result(call):
+            return call.place
+    return None
+
+
+def _makes_step(run: History, loop: Loop) -> bool:
+    """Whether ``loop`` comes to its end once: as the file has it, or by an option whose default counts the steps."""
+    if not isinstance(loop, ast.For) or any(isinstance(it, ast.Break | ast.Continue) for it in all_nodes(loop)):
+        return False
+    counted = run.calls_at(loop.iter) if isinstance(loop.iter, ast.Call) else []
+    by_option = [call.name == "builtins.range" and _is_positive_option(call.args) for call in counted]
+    return bool(run.program.iterations.get(loop)) or (bool(by_option) and all(by_option))
+
+
+def _is_positive_option(given: list[Value]) -> bool:
+    match given:
+        case [Given(default=Const(int(count)))]:
+            return count > 0
+    return False
 
 
 def _parts(value: Value) -> list[Value]:
@@ -30,6 +76,8 @@ def _parts(value: Value) -> list[Value]:
 
 def _holds_computed(run: History, value: Value) -> bool:
     match value:
+        case Choice():
+            return _surely(run, value, lambda way: _holds_computed(run, way))
         case Dict(items) if any(map(_is_computed, items.values())):
             return True
     match value.node:
@@ -40,7 +88,7 @@ def _holds_computed(run: History, value: Value) -> bool:
             # `dict(zip(names, fast))`
             given = [call.args[0] for call in run.calls_at(made) if len(call.args) == 1]
             zipped = [it.call for it in given if isinstance(it, Result) and it.call.name == "builtins.zip"]
-            return any(_holds_computed_elements(call.args[1]) for call in zipped if len(call.args) == 2)
+            return any(_surely(run, call.args[1], _holds_computed_elements) for call in zipped if len(call.args) == 2)
     return False
 
 
