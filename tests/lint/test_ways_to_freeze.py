@@ -184,3 +184,59 @@ def test_blocks_behind_frozen_parts_lose_their_gradients(freezing):
 @pytest.mark.parametrize("freezing", TRAINED.values(), ids=TRAINED)
 def test_blocks_behind_a_part_that_trains_keep_them(freezing):
     assert codes(freezing) == []
+
+
+OWN = HEAD.replace(
+    "class Net",
+    """class Stem(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.first, self.second = nn.Linear(d, d), nn.Linear(d, d)
+    def forward(self, x):
+        return torch.relu(self.second(torch.relu(self.first(x))))
+class Net""",
+).replace(
+    "nn.Sequential(nn.Linear(d, d), nn.ReLU())\n        self.pos = nn.Linear(d, d)",
+    "Stem(d)\n        self.pos = Stem(d)",
+)
+FREEZE = "net.stem.requires_grad_(False)\nnet.pos.requires_grad_(False)\n"
+FROZEN_OBJECTS = {
+    "and the head is trained": FREEZE + "net.head.requires_grad_(True)",
+    "and the parameters of the blocks": FREEZE + "for p in net.blocks.parameters():\n    p.requires_grad = True",
+    "and each block": FREEZE + "for block in net.blocks:\n    block.requires_grad_(True)",
+    "and a weight": FREEZE + "net.head.weight.requires_grad = True",
+    "with the model": "net.requires_grad_(False)\nnet.blocks.requires_grad_(True)\nnet.head.requires_grad_(True)",
+    "by their parameters": """for part in (net.stem, net.pos):
+    for p in part.parameters():
+        p.requires_grad = False
+for p in net.head.parameters():
+    p.requires_grad = True""",
+    "and a loss is marked": FREEZE + "nn.functional.mse_loss(net(torch.ones(1, 8)), y).requires_grad_(True)",
+    "and a mean is marked": FREEZE + "net(torch.ones(1, 8)).square().mean().requires_grad_()",
+}
+TRAINED_OBJECTS = {
+    "but for a layer": FREEZE + "net.stem.second.requires_grad_(True)",
+    "but all is switched on": FREEZE + "net.requires_grad_(True)",
+    "but by kind": FREEZE + "for m in net.modules():\n    if isinstance(m, nn.Linear):\n        m.requires_grad_(True)",
+    "but by name": FREEZE + 'for n, p in net.named_parameters():\n    p.requires_grad = "second" in n',
+    "but in a container": FREEZE + "nn.ModuleList([net.head, net.pos]).requires_grad_(True)",
+    "but one of several": FREEZE + "for part in (net.head, net.stem):\n    part.requires_grad_(True)",
+    "with the model, but a layer": "net.requires_grad_(False)\nnet.blocks.requires_grad_(True)\nnet.pos.first.requires_grad_()",
+    "with the model, but another comes": "net.requires_grad_(False)\nnet.blocks.requires_grad_(True)\nnet.pos = Stem(8)",
+    "but what they gave is marked": FREEZE
+    + "net.pos.register_forward_hook(lambda m, i, out: out.requires_grad_(True))",
+}
+
+
+def codes_of_own(freezing):
+    return [finding.code for finding in check_source(f"{OWN}{freezing}\n{TAIL}") if finding.code != "CKPT130"]
+
+
+@pytest.mark.parametrize("freezing", FROZEN_OBJECTS.values(), ids=FROZEN_OBJECTS)
+def test_blocks_behind_frozen_objects_lose_their_gradients(freezing):
+    assert codes_of_own(freezing) == ["CKPT104"]
+
+
+@pytest.mark.parametrize("freezing", TRAINED_OBJECTS.values(), ids=TRAINED_OBJECTS)
+def test_blocks_behind_an_object_that_trains_keep_them(freezing):
+    assert codes_of_own(freezing) == []

@@ -22,6 +22,7 @@ from ..values import (
     Element,
     Function,
     Guard,
+    Instance,
     Loop,
     Method,
     Partial,
@@ -272,7 +273,7 @@ def _may_be_module(value: Value) -> bool:
     match value:
         case Seq(items=parts, open=False):
             return bool(parts) and all(map(_may_be_module, parts))
-    return isinstance(value, Result | Attr | Element | Const)
+    return isinstance(value, Instance | Result | Attr | Element | Const)
 
 
 def _is_function(value: Value) -> bool:

@@ -29,11 +29,12 @@ from ..conditions.constructed import comes_out_as
 from ..conditions.guards import own_guards
 from ..names import canonical
 from ..regions.module_tree import module_tree
-from ..tensors.tensor_values import is_operation
+from ..tensors.tensor_methods import NUMBERS
+from ..tensors.tensor_values import is_operation, is_tensor
 from ..texts.given_texts import meant_at
 from ..texts.passing_names import is_named_in, name_passes_all, prefix_asked
 from ..types import same_object
-from .frozen_models import is_frozen_with_model, parts_built
+from .frozen_models import is_built_frozen, is_frozen_with_model, parts_built
 from .module_loops import loop_over_modules
 from .named_switches import EMBEDDING, WEIGHT_ONLY, comes_to
 
@@ -143,13 +144,38 @@ def may_be_switched_on(run: History, value: Value) -> bool:
 
 def _may_switch_on(run: History, switch: GradientSwitch, module: Value) -> bool:
     owner = _owner(switch)
-    if isinstance(owner, Computed) and is_operation(owner):
-        return False  # A tensor: `loss.requires_grad_()`.
+    if _is_result(owner):
+        return False  # `loss.requires_grad_()`
     if comes_to(run, switch, module) is False:
         return False
     if isinstance(owner, Instance) and isinstance(module, Result):
         return _may_hold(owner, (module,))
     return same(owner, module) or not isinstance(owner, Result)
+
+
+def _is_result(value: Value) -> bool:
+    """Whether ``value`` is a tensor that was computed, and so neither a module nor a parameter of one."""
+    match value:
+        case Computed():
+            return is_operation(value)
+        case Result(call) if call.method in NUMBERS:
+            return True
+    return is_tensor(value)
+
+
+def is_frozen_whole(run: History, module: Value) -> bool:
+    """Whether ``module`` is frozen with all that it holds: nothing of it is switched on again."""
+    if not is_frozen(run, module) and not (isinstance(module, Instance) and is_built_frozen(run, module)):
+        return False
+    return not any(_may_reach_into(switch, module) for switch in run.uses.thaws)
+
+
+def _may_reach_into(switch: GradientSwitch, module: Value) -> bool:
+    """Whether ``switch`` may be on something that ``module`` holds, or that holds ``module``."""
+    owner = _owner(switch)
+    if _is_result(owner):
+        return False
+    return _may_hold(owner, (module,)) or any(_may_hold(module, (part,)) for part in _with_held(owner))
 
 
 def _is_switched_off(run: History, target: Value, since: int) -> bool:

@@ -11,6 +11,7 @@ from ...facts.objects.containers import container_kind
 from ...facts.values import Class, Dict, Instance, Ref, Result, Seq, Value, options
 from ..events import Backward, GradientSwitch
 from ..flow.ordering import implies
+from ..regions.module_tree import module_tree
 from ..tensors.tensor_changes import LIBRARIES
 
 if TYPE_CHECKING:
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 def is_frozen_with_model(run: History, module: Result) -> bool:
     """Whether the one model of the script that holds ``module`` is frozen before all training."""
     return module.copied_by is None and module.call.node in _frozen_parts(run)
+
+
+def is_built_frozen(run: History, module: Instance) -> bool:
+    """Whether such a model holds ``module``, an object of the program, with all that this is made of."""
+    built = parts_built(module) if module.copied_by is None else set()
+    return bool(built) and module_tree(module) is not None and built <= _frozen_parts(run)
 
 
 @lru_cache(maxsize=1)

@@ -28,7 +28,7 @@ from ..calls.call_targets import call_targets
 from ..calls.handed_on import handed_on
 from ..events import HfEnable
 from ..flow.mentions import attributes_in
-from ..frozen.freezing import is_frozen, is_frozen_parameter, may_be_switched_on
+from ..frozen.freezing import is_frozen, is_frozen_parameter, is_frozen_whole, may_be_switched_on
 from ..frozen.named_switches import EMBEDDING
 from ..names import canonical
 from ..types import is_hf_model, same_object
@@ -315,7 +315,7 @@ def _looked_up_or_passed_on(run: History, call: Call) -> bool | None:
     """Whether a call gives what frozen weights hold for its numbers; False for a module that none of it trains."""
     module = same_object(call.func)
     if isinstance(module, Instance):
-        return False if _is_frozen_whole(run, module) and _computes(module) else None
+        return False if is_frozen_whole(run, module) and _computes(module) else None
     if not isinstance(module, Result):
         return None
     kind = canonical(module.call.name)
@@ -331,18 +331,13 @@ def _looked_up_or_passed_on(run: History, call: Call) -> bool | None:
         return None
     parts = held_by(module)
     in_parts = bool(parts) and all(_trains_nothing(run, part) for part in parts)
-    return False if in_parts or _is_frozen_whole(run, module) else None
+    return False if in_parts or is_frozen_whole(run, module) else None
 
 
 def _trains_nothing(run: History, module: Value) -> bool:
     """Whether it is a layer of torch without weights, or a frozen one."""
     kind = canonical(module.call.name) if isinstance(module, Result) else ""
     return kind in _WITHOUT_WEIGHTS or (kind in _WITH_WEIGHTS and is_frozen(run, module))
-
-
-def _is_frozen_whole(run: History, module: Value) -> bool:
-    """Whether ``module`` is frozen with all that it holds: nothing of it is switched on again."""
-    return not run.uses.thaws and is_frozen(run, module)
 
 
 def _is_given_gradless(run: History, param: Param, assumed: tuple[Value, ...]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from ...facts.values import Computed, Element, Result, Test, options
@@ -36,7 +37,6 @@ _FUNCTIONS = _FILLED | frozenset(
         *("tensor", "arange", "linspace", "from_numpy", "as_tensor", "eye", "rand_like", "randn_like", "randint_like"),
         *("rand", "randn", "randint", "randperm", "tril", "triu", "where", "cat", "concat", "stack", "flatten"),
         *("tanh", "sigmoid", "relu", "exp", "softmax", "cumsum", "matmul", "bmm", "einsum", "outer"),
-        *(f"nn.functional.{name}" for name in ("relu", "gelu", "silu", "softmax", "normalize", "pad", "dropout")),
     )
 )
 _MODULES = frozenset(
@@ -46,6 +46,10 @@ _MODULES = frozenset(
         *("Conv1d", "Conv2d", "Conv3d", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm"),
     )
 )
+#: Functions without weights give one tensor, but for those of pooling that may give indices besides, and attention.
+_FUNCTIONAL = re.compile(r"torch\.nn\.functional\.(?!\w*(pool|attention_forward|with_indices))")
+#: Modules that compute a loss.
+_LOSSES = re.compile(r"torch\.nn\.\w+Loss\Z")
 #: Methods that give a tensor where their object is one.
 _METHODS = (
     MOVES
@@ -85,10 +89,12 @@ def _is_tensor(value: Value, depth: int) -> bool:
 
 def _gives_tensor(call: Call, depth: int) -> bool:
     if isinstance(call.func, Result):
-        return canonical(call.func.call.name) in _MODULES
+        kind = canonical(call.func.call.name)
+        return kind in _MODULES or _LOSSES.match(kind) is not None
     if call.method:
         return call.method in _METHODS and is_tensor(call.receiver, depth)
-    return canonical(call.name) in _FUNCTIONS
+    name = canonical(call.name)
+    return name in _FUNCTIONS or _FUNCTIONAL.match(name) is not None
 
 
 def is_operation(value: Computed) -> bool:
