@@ -22,6 +22,10 @@ LEAVES = ("self_attn.q_proj.weight", "mlp.gate_proj.weight", "mlp.up.bias", "nor
         r"layers\.(?P<index>\d+)\.mlp\.(\w+)\.",
         r"(?:model\.)?layers\.\d+\.self_attn\.[qkv]_proj",
         r"layers[.](\d+)[.]norm",
+        r"layers\.[0-3]\.mlp\.",
+        r"layers\.[01]\.(self_attn|mlp)\.",
+        r"layers\.(?:[0-9]|1[0-5])\.norm\.weight",
+        r"layers\.(0|[1-4])\.mlp",
     ],
 )
 def test_a_pattern_that_asks_for_unwrapped_names_has_one(pattern):
@@ -43,6 +47,8 @@ def test_a_pattern_that_asks_for_unwrapped_names_has_one(pattern):
         r"norm|bias",
         r"self_attn\.[qkv]_proj",
         r"layers\.(",
+        r"layers\.[0-3]\.",
+        r"layers\.[0-3]\..*mlp",
     ],
 )
 def test_a_pattern_that_finds_wrapped_names_too_has_none(pattern):

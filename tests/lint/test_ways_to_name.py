@@ -156,3 +156,101 @@ def test_names_that_are_asked_for_before_the_wrapping_are_right():
     *imports, wrapping = HEAD.splitlines()
     script = "\n".join([*imports, WRONG["percent"], WRONG["names list"], WRONG["local fn"], wrapping])
     assert [finding.code for finding in check_source(script)] == []
+
+
+BERT = """import re
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import BertForSequenceClassification, LlamaForCausalLM, GPT2LMHeadModel
+from transformers.models.bert.modeling_bert import BertLayer
+LOWER = re.compile(r"bert\\.encoder\\.layer\\.[0-3]\\.(attention|intermediate|output)\\.")
+def wrap(model):
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, BertLayer))
+"""
+#: Parts of the name of a parameter of BERT, and patterns of a few digits.
+WRONG_OF_BERT = {
+    "the fifth part": """
+def groups(model):
+    return [p for n, p in model.named_parameters() if n.count(".") > 3 and n.split(".")[4] == "attention"]
+model = BertForSequenceClassification.from_pretrained("base")
+wrap(model)
+groups(model)
+""",
+    "the fifth part of a list": """
+model = BertForSequenceClassification.from_pretrained("base", num_labels=3).to("cuda")
+wrap(model)
+for name, p in model.named_parameters():
+    parts = name.split(".")
+    if len(parts) > 4 and parts[4] in ("attention", "intermediate"):
+        p.requires_grad_(False)
+""",
+    "unpacked parts": """
+model = BertForSequenceClassification.from_pretrained("base")
+wrap(model)
+for name, p in model.named_parameters():
+    if name.startswith("bert.encoder"):
+        _, _, _, number, part, *_ = name.split(".")
+        if part == "attention":
+            p.requires_grad = int(number) > 3
+""",
+    "a few digits": """
+model = BertForSequenceClassification.from_pretrained("base")
+wrap(model)
+for name, p in model.named_parameters():
+    if LOWER.match(name):
+        p.requires_grad_(False)
+""",
+    "the last digits": """
+model = BertForSequenceClassification.from_pretrained("base")
+wrap(model)
+upper = [p for n, p in model.named_parameters() if re.search(r"layer\\.(?:[8-9]|1[01])\\.output", n)]
+""",
+}
+RIGHT_OF_BERT = {
+    "before the wrapping": """
+model = BertForSequenceClassification.from_pretrained("base")
+for name, p in model.named_parameters():
+    parts = name.split(".")
+    if LOWER.match(name) or (len(parts) > 4 and parts[4] == "attention"):
+        p.requires_grad_(False)
+wrap(model)
+""",
+    "cleaned": """
+model = BertForSequenceClassification.from_pretrained("base")
+wrap(model)
+for name, p in model.named_parameters():
+    name = name.replace("_checkpoint_wrapped_module.", "")
+    parts = name.split(".")
+    if LOWER.match(name) or (len(parts) > 4 and parts[4] == "attention"):
+        p.requires_grad_(False)
+""",
+    "a part in front of the wrapper": """
+model = BertForSequenceClassification.from_pretrained("base")
+wrap(model)
+for name, p in model.named_parameters():
+    parts = name.split(".")
+    if len(parts) > 4 and int(parts[3]) < 4 and parts[2] == "layer":
+        p.requires_grad_(False)
+    if re.match(r"bert\\.encoder\\.layer\\.[0-3]\\.", name):
+        p.requires_grad_(False)
+""",
+    "any part": """
+model = BertForSequenceClassification.from_pretrained("base")
+wrap(model)
+attention = [p for n, p in model.named_parameters() if "attention" in n.split(".")]
+""",
+    "the part behind the wrapper": """
+model = BertForSequenceClassification.from_pretrained("base")
+wrap(model)
+attention = [p for n, p in model.named_parameters() if n.count(".") > 4 and n.split(".")[5] == "attention"]
+""",
+}
+
+
+@pytest.mark.parametrize("script", WRONG_OF_BERT.values(), ids=WRONG_OF_BERT)
+def test_a_part_of_a_name_of_bert_that_the_wrapper_moves_is_found(script):
+    assert [finding.code for finding in check_source(BERT + script)] == ["CKPT131"]
+
+
+@pytest.mark.parametrize("script", RIGHT_OF_BERT.values(), ids=RIGHT_OF_BERT)
+def test_a_part_of_a_name_of_bert_that_stays_is_right(script):
+    assert [finding.code for finding in check_source(BERT + script)] == []

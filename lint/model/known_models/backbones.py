@@ -45,6 +45,20 @@ class Backbone(NamedTuple):
 
 
 BACKBONES = tuple(Backbone(*row) for row in ROWS)
+#: By family the attribute under which its models with a head have it.
+HOLDER_OF = {
+    "Bert": "bert",
+    "Camembert": "roberta",
+    "Deberta": "deberta",
+    "DebertaV2": "deberta",
+    "DistilBert": "distilbert",
+    "Electra": "electra",
+    "GPT2": "transformer",
+    "GPTNeoX": "gpt_neox",
+    **dict.fromkeys(("Gemma", "Gemma2", "Llama", "Mistral", "Qwen2", "Qwen3"), "model"),
+    "Roberta": "roberta",
+    "XLMRoberta": "roberta",
+}
 #: The attributes under which models keep everything but the head.
 HOLDERS = frozenset(("base_model", *(backbone.holder for backbone in BACKBONES)))
 #: And under which they keep the head; an `lm_head` may share its weight with the embeddings.

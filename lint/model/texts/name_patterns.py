@@ -7,6 +7,8 @@ import re
 _WRAPPER = "_checkpoint_wrapped_module."
 #: A number of a layer.
 _NUMBER = re.compile(r"(?:\\d|\[0-9\])(?:[+*]\??|\{\d+(?:,\d*)?\})?")
+#: One of a few digits: `[0-3]`.
+_DIGIT = re.compile(r"\[(\d)[\d-]*\]")
 _LETTERS = re.compile(r"\[([a-z])[a-z]*\]")
 #: The innermost group, with what its names and its question mark are.
 _GROUP = re.compile(r"\((?:\?:|\?P<\w+>)?([\w.|]*)\)(\?)?")
@@ -38,7 +40,7 @@ def _sample(pattern: str) -> str | None:
     for end in (".*?", ".*", ".+?", ".+"):
         text = text.removesuffix(end)
     text = text.removeprefix(".*")
-    text = _LETTERS.sub(r"\1", _ANY.sub("anything", _NUMBER.sub("0", text)))
+    text = _LETTERS.sub(r"\1", _ANY.sub("anything", _DIGIT.sub(r"\1", _NUMBER.sub("0", text))))
     # A dot that is not escaped finds a dot, too.
     text = text.replace("\\.", ".").replace("[.]", ".").replace("\\b", "")
     while (found := _GROUP.search(text)) is not None:

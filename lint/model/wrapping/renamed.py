@@ -11,7 +11,8 @@ from ...facts.objects.containers import GAP, container_kind, held_by
 from ...facts.values import Class, Instance, Ref, Result, options
 from ..frozen.freezing import PARAMETER
 from ..known_models.backbone_parameters import HEAD_PARAMETERS
-from ..known_models.backbones import BACKBONES
+from ..known_models.backbones import BACKBONES, HOLDER_OF
+from ..known_models.model_families import family_of
 from ..known_models.transformers_layers import is_checkpointed_layer
 from ..names import canonical
 from ..regions.bodies import classes_checked
@@ -141,7 +142,8 @@ def _adapter(model: Value) -> str:
 
 
 def _of_transformers(model: Value) -> Iterator[str]:
-    for row in BACKBONES:
+    of_family = HOLDER_OF.get(family_of(unwrapped(model)))
+    for row in BACKBONES if of_family is None else (it for it in BACKBONES if it.holder == of_family):
         for holder in _holders(model, row.holder):
             yield from (holder + name for name in row.below)
             yield from (f"{holder}{row.layers}.{number}.{name}" for number in _NUMBERS for name in row.layer)
