@@ -449,6 +449,7 @@ from typing import TYPE_CHECKING
 from ..facts.nodes import source_text
 from ..facts.values import ABSENT, Absent, Attr, Const, Dict, Result, Seq, options, same
 from ..finding import Applicability, Severity
+from ..model.conditions.guards import own_guards
 from ..model.events import (
     AdapterAttach,
     Backward,
@@ -506,8 +507,20 @@ _WITHOUT_INPUT_GRADS = "<5.0"
 _HOOKS = ("enable_input_require_grads", "register_forward_hook", "register_forward_pre_hook")
 #: Models that were run with transformers 5.23, and those that are alike.
 _OF_DATA = re.compile(
-    r"transformers\.(\w+For(Image|Video)Classification|\w+ForMaskedImageModeling|(Whisper|AST)For\w+)(\.|\Z)"
+    r"transformers\.(\w+For(Image|Video)Classification|\w+ForMaskedImageModeling|(Whisper|AST)For\w+"
+    r"|(ViT|ViTMAE|ViTMSN|DeiT|Beit|Dinov2|Dinov2WithRegisters|DINOv3ViT|IJepa|Swin|Swinv2|Hiera|Segformer|DPT|Yolos"
+    r"|VideoMAE|Vivit|Timesformer|AST|CLIPVision|SiglipVision|Data2VecVision)(Model|Backbone)"
+    r"|CLIPVisionModelWithProjection)(\.|\Z)"
 )
+#: Weights on the Hub of which an Auto class makes one of them, and their models of sound.
+_OF_PICTURES = re.compile(
+    r"facebook/(dinov[23]-|deit-|vit-m(ae|sn)-|data2vec-vision-|hiera-)|google/vit-|microsoft/(beit|swin(v2)?)-"
+    r"|nvidia/(mit-b|segformer-)|MCG-NJU/videomae-|google/vivit-|facebook/timesformer-|MIT/ast-"
+)
+#: Names of heads, and of what is below the layers.
+_HEAD = re.compile(r"head|classifier|score|pooler|qa_outputs")
+_BELOW = re.compile(r"emb|patch|projection|conv|stem")
+_AUTO = re.compile(r"transformers\.Auto(Model|Backbone)\.")
 _PARAMETRIC = tuple(
     f"torch.nn.{kind}"
     for kind in (
@@ -611,8 +624,10 @@ def _entered(event: Checkpointing) -> Value:
 
 
 def _adapters_on_data(run: Run) -> Iterator[Report]:
+    if not all(_is_above_layers(run, switch) for switch in run.uses.thaws):
+        return
     for adapter in run.of(AdapterAttach):
-        if not _begins_with_data(unwrapped(adapter.model)):
+        if not _begins_with_data(unwrapped(adapter.model)) or _is_on_embeddings(adapter):
             continue
         for setting in _reentrant_later(run, adapter):
             yield Report(
@@ -622,6 +637,22 @@ def _adapters_on_data(run: Run) -> Iterator[Report]:
                 notes=(Remark(adapter.node, "the adapter freezes the embeddings here"),),
                 versions=default_versions(setting),
             )
+
+
+def _is_above_layers(run: Run, switch: GradientSwitch) -> bool:
+    """Whether ``switch`` is on a loss, or on the head of a model, by its attribute or by its name."""
+    asked = " ".join(source_text(guard.test) for guard in own_guards(switch.place))
+    by_name = _HEAD.search(asked) is not None and not _BELOW.search(asked)
+    is_loss = any(same(backward.call.receiver, switch.module) for backward in run.of(Backward))
+    return is_loss or any(map(_HEAD.search, attributes(switch.module))) or by_name
+
+
+def _is_on_embeddings(adapter: AdapterAttach) -> bool:
+    """Whether the adapter names something below the layers, which it trains then."""
+    return any(
+        isinstance(config, Result) and _BELOW.search(source_text(config.call.node))
+        for config in options(adapter.config)
+    )
 
 
 def _bottom(model: Value) -> str:
@@ -664,9 +695,11 @@ def _begins_with_data(model: Value) -> bool:
 
 def _is_of_data(load: Call) -> bool:
     name = canonical(load.name)
+    weights = load.argument(0, "pretrained_model_name_or_path")
     if name.startswith("transformers.AutoModelForSpeechSeq2Seq"):
-        weights = load.argument(0, "pretrained_model_name_or_path")
         return isinstance(weights, Const) and str(weights.value).startswith("openai/whisper-")
+    if _AUTO.match(name):
+        return isinstance(weights, Const) and _OF_PICTURES.match(str(weights.value)) is not None
     return _OF_DATA.match(name) is not None
 
 
@@ -763,6 +796,11 @@ def _is_surely_quantized(run: Run, adapter: AdapterAttach) -> bool:
 def _whole(model: Value) -> Value:
     """The model with its adapter, for a part of it that is the model without: `model.base_model.model`."""
     model = same_object(model)
-    while isinstance(model, Attr) and model.name in ("base_model", "model"):
-        model = same_object(model.base)
-    return model
+    while True:
+        match model:
+            case Attr(base=held, name="base_model" | "model"):
+                model = same_object(held)
+            case Result(call) if call.method == "get_base_model":
+                model = same_object(call.receiver)
+            case _:
+                return model
