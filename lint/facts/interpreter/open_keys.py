@@ -11,7 +11,23 @@ from ..objects.attributes import get_item
 from ..objects.containers import each, read
 from ..objects.enums import key_text
 from ..origin import stands_for
-from ..values import UNKNOWN, Absent, Choice, Const, Dict, Guard, Unknown, Value, is_absent, join_under, same
+from ..values import (
+    UNKNOWN,
+    Absent,
+    Choice,
+    Class,
+    Const,
+    Dict,
+    Function,
+    Guard,
+    Partial,
+    Unknown,
+    Value,
+    is_absent,
+    join,
+    join_under,
+    same,
+)
 
 if TYPE_CHECKING:
     from ..walk import Walk
@@ -48,19 +64,38 @@ def entry_of(walk: Walk, held: Dict, key: Value, asked: ast.expr, node: ast.AST,
         return found if not isinstance(found, Absent) else UNKNOWN if default is None else default
     if isinstance(key, Const):  # A number; what is not there may have come later.
         return held.items.get(repr(key.value)) or Unknown(node)
-    keys = _keys(walk, held)
+    if held.open or _is_plain(held):
+        return Unknown(node)
+    if held.display is None or held.display in _filled(walk.program.tree_with(held.display)):
+        rest = Unknown(node) if default is None else join(default, Unknown(node))
+        return _registered(held, key, asked, rest) if _holds_code(held) else Unknown(node)
+    keys = _keys(held, held.display)
     return _one_of(keys, held, key, asked, default) if keys else Unknown(node)
 
 
-def _keys(walk: Walk, held: Dict) -> dict[str, object]:
-    """The keys of a table, by their texts; none where it may get others, or holds counts and flags, which change."""
+def _is_plain(held: Dict) -> bool:
+    """Whether it holds counts and flags, which change, or more than is compared."""
     values = held.items.values()
     plain = [isinstance(value, Const) and not isinstance(value.value, str) for value in values]
-    if held.display is None or held.open or len(plain) > _MOST or all(plain) or any(map(is_absent, values)):
-        return {}
-    if held.display in _filled(walk.program.tree_with(held.display)):
-        return {}
-    written = (key.value for key in held.display.keys if isinstance(key, ast.Constant))
+    return len(plain) > _MOST or all(plain) or any(map(is_absent, values))
+
+
+def _holds_code(held: Dict) -> bool:
+    """Whether it is a dict of functions and classes alone, as the program makes it."""
+    values = held.items.values()
+    return isinstance(held.node, ast.Dict | ast.Call) and all(
+        isinstance(it, Function | Class | Partial) for it in values
+    )
+
+
+def _registered(held: Dict, key: Value, asked: ast.expr, rest: Value) -> Value:
+    """What a registry, which other files may fill too, has for ``key``; ``rest`` is what may come of another one."""
+    return _one_of({name: name for name in held.items}, held, key, asked, rest)
+
+
+def _keys(held: Dict, display: ast.Dict) -> dict[str, object]:
+    """The keys of a table, by their texts."""
+    written = (key.value for key in display.keys if isinstance(key, ast.Constant))
     keys = {value if isinstance(value, str) else repr(value): value for value in written}
     # Another one, of `**more`, may stand for a number.
     is_known = all(name in keys or (key_text(Const(name)) and name.isidentifier()) for name in held.items)
