@@ -463,7 +463,10 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("Arguments", "swift", "use_reentrant"),
     ),
     (("checkpoint_sequential", "Sequential"),),
-    (("utils.checkpoint", "register_post_accumulate_grad_hook"),),
+    (
+        ("utils.checkpoint", "register_post_accumulate_grad_hook"),
+        ("checkpoint_wrapper", "register_post_accumulate_grad_hook"),
+    ),
     (
         (".gradient_checkpointing", "TrainingArguments"),
         (".gradient_checkpointing", "Config", "import trl"),

@@ -1,9 +1,9 @@
 """Optimizer steps in gradient hooks on a module that several reentrant checkpoints run.
 
 ## What it does
-Flags a reentrant checkpoint that runs the same module several times (a shared block) in a file whose
-`register_post_accumulate_grad_hook` changes the parameter: the "optimizer in the backward pass". Modules that run once,
-hooks that only look, and the non-reentrant variant are fine.
+Flags a reentrant checkpoint, or a module that `checkpoint_wrapper` makes reentrant, that runs the same module several
+times a step (a shared block) in a file whose `register_post_accumulate_grad_hook` changes the parameter: the "optimizer
+in the backward pass". Modules that run once, hooks that only look, and the non-reentrant variant are fine.
 
 ## Why is this bad?
 The reentrant variant runs a backward pass of its own for every segment, and each ends by accumulating the gradient of
@@ -130,9 +130,9 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Attr, Element
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, GradientHook, TorchCheckpoint
+from ..model.events import Checkpoint, CheckpointWrap, GradientHook, TorchCheckpoint
 from ..model.needs import together
-from ..model.regions.reused_segments import is_reused
+from ..model.regions.reused_segments import is_called_again, is_reused
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
@@ -142,8 +142,12 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT135", "double-optimizer-hook-with-reentrant", Severity.ERROR
-NEEDS = together(GradientHook, TorchCheckpoint)
+NEEDS = together(GradientHook, (TorchCheckpoint, CheckpointWrap))
 _CHANGES = ("step", "add_", "sub_", "mul_", "copy_", "addcmul_", "addcdiv_", "lerp_")
+_WHY = (
+    "this module runs in several reentrant segments, and the hook that updates its parameters fires in each of them "
+    "instead of once a step"
+)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -154,10 +158,16 @@ def check(run: Run) -> Iterator[Report]:
             add = SetKeyword(event.node, "use_reentrant", "False")
             yield Report(
                 event.node,
-                "this module runs in several reentrant segments, and the hook that updates its parameters fires in "
-                "each of them instead of once a step; write `use_reentrant=False`",
+                f"{_WHY}; write `use_reentrant=False`",
                 notes=(Remark(hooks[0].node, "this hook updates the parameter"),),
                 fix=Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", (add,)),
+            )
+    for wrap in run.of(CheckpointWrap) if hooks else ():
+        if run.runs_reentrant(wrap) and is_called_again(run, wrap):
+            yield Report(
+                wrap.node,
+                f"{_WHY}; write `checkpoint_impl=CheckpointImpl.NO_REENTRANT`",
+                notes=(Remark(hooks[0].node, "this hook updates the parameter"),),
             )
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
-from ...facts.values import Element, Function, Method, Partial, options
-from ..events import Checkpoint
+from ...facts.values import Element, Function, Method, Partial, Result, options
+from ..conditions.guards import own_loops
+from ..events import Backward, Checkpoint
 from ..flow.iterations import changes_by_iteration
 
 if TYPE_CHECKING:
+    from ...facts.values import Call, Loop, Place
+    from ..events import CheckpointWrap
     from ..run import Run
 
 
@@ -27,11 +31,44 @@ def is_reused(run: Run, event: Checkpoint) -> bool:
     first = event.node.args[0] if event.node.args else None
     if first is None or isinstance(event.function, Element):
         return False
-    if event.place.loops:
+    if _loops_in_step(run, event.place):
         return not changes_by_iteration(first, event.place) and not _chooses_by_argument(event)
     others = [other for other in run.of(Checkpoint) if other.place.function is event.place.function]
     return any(
-        other.node is not event.node and other.reentrant and ast.dump(other.node.args[0]) == ast.dump(first)
+        other.node is not event.node
+        and other.reentrant
+        and ast.dump(other.node.args[0]) == ast.dump(first)
+        and not other.place.excludes(event.place)
         for other in others
         if other.node.args
     )
+
+
+def is_called_again(run: Run, wrap: CheckpointWrap) -> bool:
+    """Whether a step certainly calls the one module that ``wrap`` gives several times."""
+    if any(own_loops(wrap.place)):
+        return False
+    calls = [call for call in run.program.calls if isinstance(call.func, Result) and call.func.call is wrap.call]
+    return any(
+        (_loops_in_step(run, call.place) and not changes_by_iteration(call.node.func, call.place))
+        or any(_follows(call, other) for other in calls)
+        for call in calls
+    )
+
+
+def _follows(call: Call, other: Call) -> bool:
+    """Whether both stand in one function, and one run of it comes to both."""
+    is_other = call.node is not other.node and call.place.function is other.place.function
+    return is_other and call.place.walk == other.place.walk and not call.place.excludes(other.place)
+
+
+def _loops_in_step(run: Run, place: Place) -> bool:
+    """Whether ``place`` is in a loop that no backward pass is in: all of its iterations belong to one step."""
+    return any(loop not in _loops_over_steps(run) for loop in place.loops)
+
+
+@lru_cache(maxsize=1)
+def _loops_over_steps(run: Run) -> frozenset[Loop]:
+    """The loops with a backward pass in each iteration."""
+    calls = (call for it in run.of(Backward) for call in (*run.path_to(it.call), it.call))
+    return frozenset(loop for call in calls for loop in call.place.loops)
