@@ -240,3 +240,95 @@ def test_blocks_behind_frozen_objects_lose_their_gradients(freezing):
 @pytest.mark.parametrize("freezing", TRAINED_OBJECTS.values(), ids=TRAINED_OBJECTS)
 def test_blocks_behind_an_object_that_trains_keep_them(freezing):
     assert codes_of_own(freezing) == []
+
+
+LAYERS = """import argparse
+import itertools
+import sys
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import NamedTuple
+import torch
+from transformers import BertForQuestionAnswering
+
+@dataclass
+class Plan:
+    layers: int = 18
+
+class Fixed:
+    layers = 18
+
+class Named(NamedTuple):
+    layers: int = 18
+
+class Recipe:
+    def __init__(self, layers=18):
+        self.layers = layers
+
+    def freeze(self, net):
+        for layer in net.bert.encoder.layer[: self.layers]:
+            layer.requires_grad_(False)
+
+def off(module):
+    for p in module.parameters():
+        p.requires_grad_(False)
+
+def freeze(net, plan=Fixed):
+    for layer in net.bert.encoder.layer[: plan.layers]:
+        off(layer)
+
+def freeze_below(net, plan):
+    for i, layer in enumerate(net.bert.encoder.layer):
+        if i < plan.layers:
+            layer.requires_grad_(False)
+
+def freeze_less(net, layers=18):
+    layers = layers - 18
+    for layer in net.bert.encoder.layer[:layers]:
+        layer.requires_grad_(False)
+
+net = BertForQuestionAnswering.from_pretrained("bert-large-uncased")
+net.bert.embeddings.requires_grad_(False)
+{}
+net.gradient_checkpointing_enable(gradient_checkpointing_kwargs={{"use_reentrant": False}})
+net.train()
+"""
+#: Ways to say how many layers are frozen.
+FIRST_LAYERS = {
+    "a dataclass": "freeze(net, Plan())",
+    "a class": "freeze(net)",
+    "a named tuple": "freeze(net, Named())",
+    "a namespace": "freeze(net, SimpleNamespace(layers=12))",
+    "an object": "Recipe().freeze(net)",
+    "an argument": "freeze(net, Plan(layers=4))",
+    "a dict": "options = {'n': 4}\nfor layer in net.bert.encoder.layer[0:options['n']]:\n    layer.requires_grad_(False)",
+    "islice": "for layer in itertools.islice(net.bert.encoder.layer, Plan().layers):\n    layer.requires_grad_(False)",
+    "numbers": "freeze_below(net, Plan())",
+    "parts": "for part in (net.bert.pooler, *net.bert.encoder.layer[: Plan().layers]):\n    part.requires_grad_(False)",
+}
+#: The same with a number that is open, or with none.
+OTHER_LAYERS = {
+    "an open argument": "freeze(net, Plan(int(sys.argv[1])))",
+    "none": "freeze(net, Plan(layers=0))",
+    "replaced": "freeze(net, replace(Plan(), layers=0))",
+    "written": "plan = Plan()\nplan.layers = int(sys.argv[1])\nfreeze(net, plan)",
+    "written by name": "plan = Plan()\nfor name in sys.argv[1:]:\n    setattr(plan, name, 0)\nfreeze(net, plan)",
+    "a class that is changed": "Fixed.layers = int(sys.argv[1])\nfreeze(net)",
+    "another object": "Recipe(0).freeze(net)",
+    "an option": "parser = argparse.ArgumentParser()\nparser.add_argument('--layers', type=int, default=18)\n"
+    "freeze(net, parser.parse_args())",
+    "the last ones": "for layer in net.bert.encoder.layer[Plan().layers :]:\n    layer.requires_grad_(False)",
+    "below none": "freeze_below(net, Plan(layers=0))",
+    "a parameter that is set again": "freeze_less(net)",
+    "a slice of a slice": "for layer in net.bert.encoder.layer[6:][:4]:\n    layer.requires_grad_(False)",
+}
+
+
+@pytest.mark.parametrize("freezing", FIRST_LAYERS.values(), ids=FIRST_LAYERS)
+def test_first_layers_are_frozen_by_a_known_number(freezing):
+    assert [finding.code for finding in check_source(LAYERS.format(freezing))] == ["CKPT405"]
+
+
+@pytest.mark.parametrize("freezing", OTHER_LAYERS.values(), ids=OTHER_LAYERS)
+def test_first_layers_train_where_the_number_is_open_or_none(freezing):
+    assert not check_source(LAYERS.format(freezing))

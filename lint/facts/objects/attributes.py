@@ -289,6 +289,8 @@ def get_item(base: Value, index: Value, node: ast.AST) -> Value:
         if not isinstance(node.slice, ast.Slice):
             return _element(base, index, node)
         return slice_of(base, bounds_of(index.items) if isinstance(index, Seq) else None, node)
+    if isinstance(index, Seq) and index.kind == "slice":
+        return Element(base, node, bounds=bounds_of(index.items))
     return Element(base, node, index.value if isinstance(index, Const) else None)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from ..values import Choice, Const, Element, Instance, Result, Seq, Unknown, Value, join, one_at
+from ..values import Attr, Choice, Const, Element, Instance, Result, Seq, Unknown, Value, join, one_at
 from .containers import another_list, container_kind, held_by, is_module_list, length_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,8 @@ def slice_of(value: Value, bounds: slice | None, node: ast.expr) -> Value:
     """
     if isinstance(value, Seq) and bounds is not None and not (value.open or value.optional or value.repeats):
         return Seq(value.kind, value.items[bounds], False, node, value.place)
+    if isinstance(value, Attr) and bounds is not None:
+        return Element(value, node, bounds=bounds)
     if not isinstance(value, Result):
         return another_list(value)
     held = held_by(value)

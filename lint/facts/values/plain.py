@@ -174,15 +174,19 @@ class Attr(Value):
 
 
 class Element(Value):
-    """An element of ``of``, a container whose inside is not known, at ``index`` when that is a constant."""
+    """An element of ``of``, a container whose inside is not known, at ``index`` when that is a constant.
 
-    __slots__ = ("index", "of")
+    Of a slice ``bounds`` says which one, where these are numbers that are known.
+    """
+
+    __slots__ = ("bounds", "index", "of")
     __match_args__ = ("of",)
 
-    def __init__(self, of: Value, node: ast.AST | None, index: object = None) -> None:
+    def __init__(self, of: Value, node: ast.AST | None, index: object = None, bounds: slice | None = None) -> None:
         super().__init__(node)
         self.of = of
         self.index = index
+        self.bounds = bounds
 
     def is_same(self, other: Value) -> bool:
         """Whether the same expression takes it from the same container."""

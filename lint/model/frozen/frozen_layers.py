@@ -7,8 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.nodes import is_inside, uncounted
+from ...facts.objects.containers import is_slice
 from ...facts.parameters import defaults, parameter_names, positional_names
-from ...facts.values import UNKNOWN, Const
+from ...facts.values import UNKNOWN, Attr, Const, Element, Test
 from ..conditions.guards import own_guards
 from ..events.training import subscripts_around, subscripts_behind
 from ..known_models.backbone_parameters import HEAD_PARAMETERS
@@ -19,9 +20,9 @@ from ..texts.written_texts import bound_once
 from ..wrapping.meanings import meaning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-    from ...facts.values import Call, Guard
+    from ...facts.values import Call, Guard, Value
     from ..events import GradientSwitch
     from ..history import History
 
@@ -69,8 +70,10 @@ def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:
     if not switch.freezes:
         return False
     if switch.place.guards:
-        end = _end_of_numbers(switch.place.guards, loops)
-        return end is not None and _is_some(run, switch, end)
+        return _is_below_some(run, switch, switch.place.guards, loops)
+    taken = list(_slices_behind(switch.module))
+    if taken and None not in taken:
+        return all(map(_begins_with_first, taken))
     for depth, loop in enumerate(loops):
         match uncounted(loop.iter):
             case ast.Subscript(slice=ast.Slice(lower=None | ast.Constant(value=0), upper=ast.expr() as end, step=None)):
@@ -81,6 +84,24 @@ def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:
     return any(_is_from_first(run, switch, part) for part in subscripts_behind(switch.module))
 
 
+def _slices_behind(value: Value) -> Iterator[slice | None]:
+    """The slices that took ``value`` out of what it is a part of; None for one whose bounds are not known."""
+    while isinstance(value, Attr | Element):
+        if isinstance(value, Element) and (value.bounds is not None or (is_slice(value) and not _is_passed(value))):
+            yield value.bounds
+        value = value.base if isinstance(value, Attr) else value.of
+
+
+def _is_passed(element: Element) -> bool:
+    """Whether a loop over a slice passes ``element``: both are known by the slice that is written there."""
+    return isinstance(element.of, Element) and element.of.node is element.node
+
+
+def _begins_with_first(bounds: slice | None) -> bool:
+    """Whether a slice certainly takes the first layers: `[:18]`, `[0:-2]`."""
+    return bounds is not None and bounds.start in (None, 0) and bounds.step in (None, 1) and bool(bounds.stop)
+
+
 def _is_from_first(run: History, switch: GradientSwitch, part: ast.Subscript) -> bool:
     """Whether ``part``, which took the layers out of the model before the loop, is `[:8]`."""
     match part.slice:
@@ -89,6 +110,15 @@ def _is_from_first(run: History, switch: GradientSwitch, part: ast.Subscript) ->
             is_here = _is_here(switch, part) or isinstance(end, ast.Constant | ast.UnaryOp)
             return is_here and _is_some(run, switch, end)
     return False
+
+
+def _is_below_some(run: History, switch: GradientSwitch, guards: Sequence[Guard], loops: list[ast.For]) -> bool:
+    """Whether the numbers of the layers are below one that is not 0."""
+    end = _end_of_numbers(guards, loops)
+    match guards[0].value:
+        case Test(operands=(_, Const(int(number)))) if end is not None:
+            return number > 0  # As it is in this call: `if i < config.frozen`.
+    return end is not None and _is_some(run, switch, end)
 
 
 def _end_of_numbers(guards: Sequence[Guard], loops: list[ast.For]) -> ast.expr | None:
