@@ -22,6 +22,14 @@ apply_activation_checkpointing(model, check_fn=lambda m: type(m).__name__ == "Mi
 ```
 ```python
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import Gemma2ForCausalLM
+from transformers.models.gemma.modeling_gemma import GemmaDecoderLayer
+
+model = Gemma2ForCausalLM.from_pretrained("base")  # Its layers are of `Gemma2DecoderLayer`.
+apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, GemmaDecoderLayer))  # error
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 from transformers import AutoModelForCausalLM
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 

@@ -92,3 +92,45 @@ def test_no_module_passes(way):
 @pytest.mark.parametrize("way", RIGHT)
 def test_some_module_passes(way):
     assert "CKPT208" not in codes(RIGHT[way])
+
+
+FAMILIES = """\
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from transformers import {0}
+from transformers.models.{2}.modeling_{2} import {1}
+model = {0}.from_pretrained("x")
+apply_activation_checkpointing(model, check_fn=lambda m: {3})
+"""
+INSTANCE, NAMED, OF_TYPE = "isinstance(m, {1})", "type(m).__name__ == '{1}'", "type(m) in ({1},)"
+#: A model, and a layer of another family that is named alike, in its module.
+OTHER_VERSIONS = {
+    "the first one": ("Gemma2ForCausalLM", "GemmaDecoderLayer", "gemma", INSTANCE),
+    "the second one": ("GemmaForCausalLM", "Gemma2DecoderLayer", "gemma2", INSTANCE),
+    "experts": ("Qwen3ForCausalLM", "Qwen3MoeDecoderLayer", "qwen3_moe", INSTANCE),
+    "no experts": ("Qwen2MoeForCausalLM", "Qwen2DecoderLayer", "qwen2", INSTANCE),
+    "by name": ("Phi3ForCausalLM", "PhiDecoderLayer", "phi", NAMED),
+    "by type": ("Olmo2ForCausalLM", "OlmoDecoderLayer", "olmo", OF_TYPE),
+}
+#: Models that hold such layers, or may.
+ITS_OWN = {
+    "its own": ("Gemma2ForCausalLM", "Gemma2DecoderLayer", "gemma2", INSTANCE),
+    "by name": ("Phi3ForCausalLM", "Phi3DecoderLayer", "phi3", NAMED),
+    "a text model inside": ("Mistral3ForConditionalGeneration", "MistralDecoderLayer", "mistral", INSTANCE),
+    "a model around it": ("Qwen2AudioForConditionalGeneration", "Qwen2DecoderLayer", "qwen2", INSTANCE),
+    "no layers of its own": ("Mistral3Model", "MistralDecoderLayer", "mistral", INSTANCE),
+}
+
+
+def family_codes(model: str, layer: str, module: str, check: str) -> list[str]:
+    script = FAMILIES.format(model, layer, module, check.format(model, layer))
+    return [found.code for found in check_source(script)]
+
+
+@pytest.mark.parametrize("way", OTHER_VERSIONS)
+def test_no_layer_is_of_another_version_of_the_family(way):
+    assert family_codes(*OTHER_VERSIONS[way]) == ["CKPT208"]
+
+
+@pytest.mark.parametrize("way", ITS_OWN)
+def test_layers_may_be_of_the_family(way):
+    assert family_codes(*ITS_OWN[way]) == []

@@ -47,6 +47,14 @@ _BLOCKS = frozenset(
     )
 )
 _DECODER = "DecoderLayer"
+#: Decoders whose families are named alike, and hold layers of their own alone.
+_NAMED_ALIKE = frozenset(
+    (
+        *("Cohere", "Cohere2", "Cohere2Moe", "Gemma", "Gemma2", "Gemma3", "Glm", "Glm4", "Glm4Moe"),
+        *("Granite", "GraniteMoe", "Lfm2", "Lfm2Moe", "Ministral", "Ministral3", "Olmo", "Olmo2", "Olmo3"),
+        *("Phi", "Phi3", "Qwen2", "Qwen2Moe", "Qwen3", "Qwen3Moe"),
+    )
+)
 #: Detectors, diffusion and hybrid parts named alike that transformers does not checkpoint.
 _NOT_CHECKPOINTED = (
     "Detr",
@@ -105,6 +113,13 @@ def has_no_layer_named(model: Value, name: str) -> bool:
     if not is_checkpointed_layer(name):
         return False
     kind = name.rpartition(".")[2]
-    other = next(kind.removesuffix(end) for end in _LAYER_ENDINGS if kind.endswith(end)).lower()
-    families = [family_of(option).lower() for option in options(model)]
-    return all(family and not family.startswith(other) and not other.startswith(family) for family in families)
+    other = next(kind.removesuffix(end) for end in _LAYER_ENDINGS if kind.endswith(end))
+    families = [family_of(option) for option in options(model)]
+    return all(family and not _may_share_layers(family, other) for family in families)
+
+
+def _may_share_layers(family: str, other: str) -> bool:
+    """Whether models of one family may hold layers of the ``other``: where one is named after both, unless known."""
+    if family != other and {family, other} <= _NAMED_ALIKE:
+        return False
+    return family.lower().startswith(other.lower()) or other.lower().startswith(family.lower())
