@@ -2,7 +2,8 @@
 
 ## What it does
 Flags reentrant checkpoints in the `forward` of a module that `FullyShardedDataParallel` wraps as one unit, that is
-without an `auto_wrap_policy`, when more than one segment runs: the checkpoint stands in a loop or there are several.
+without an `auto_wrap_policy`, when more than one segment runs: the checkpoint stands in a loop, there are several, or
+`checkpoint_sequential` makes three segments or more, of which it checkpoints all but the last.
 The same for a transformers model that is told to use the reentrant variant, and where Lightning's `FSDPStrategy` or
 accelerate's plugin wraps the model without a policy.
 
@@ -56,6 +57,33 @@ class Lit(L.LightningModule):
 L.Trainer(strategy=FSDPStrategy()).fit(Lit())
 accelerator = Accelerator(fsdp_plugin=FullyShardedDataParallelPlugin(fsdp_version=1))
 model = accelerator.prepare(Net())
+```
+```python
+import torch.nn as nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.utils.checkpoint import checkpoint_sequential
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(8))
+
+    def forward(self, x):
+        half = len(self.layers) // 2
+        x = checkpoint_sequential(self.layers[:half], 3, x, use_reentrant=True)  # error
+        for layer in self.layers[half:]:
+            x = layer(x)
+        return x
+
+class InTwo(nn.Module):
+    def __init__(self, parts=2):
+        super().__init__()
+        self.layers, self.parts = nn.Sequential(*[nn.Linear(8, 8) for _ in range(8)]), parts
+
+    def forward(self, x):
+        return checkpoint_sequential(self.layers, self.parts, x, use_reentrant=True)  # One checkpoint, and the rest.
+
+model, other = FSDP(Net()), FSDP(InTwo())
 ```
 
 ```python
@@ -226,9 +254,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Dict
+from ..facts.values import Const, Dict, options
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, Fsdp1Wrap, HfEnable, TorchCheckpoint
+from ..model.events import Checkpoint, CheckpointSequential, Fsdp1Wrap, HfEnable, TorchCheckpoint
 from ..model.libraries.launchers import trained_region
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant
@@ -264,21 +292,32 @@ def check(run: Run) -> Iterator[Report]:
                 yield found._replace(versions=default_versions(enable))
 
 
-def _segments(run: Run, unit: ShardedUnit) -> list[Checkpoint]:
+def _segments(run: Run, unit: ShardedUnit) -> list[TorchCheckpoint]:
     """The reentrant checkpoints in the forward of the unit, if they are more than one."""
     inside = {function.node for function in trained_region(run, unit.module).functions}
     found = {
         event.node: event
-        for event in run.of(Checkpoint)
+        for event in run.of(TorchCheckpoint)
         if event.place.function is not None and event.place.function.node in inside
     }
-    several = len(found) > 1 or any(
-        _is_repeated(run, it, inside) or is_around_each_block(run, it) for it in found.values()
-    )
+    made = [event for event in found.values() if _times(event)]
+    several = sum(map(_times, made)) > 1 or any(_is_repeated(run, it, inside) or _is_in_blocks(run, it) for it in made)
     return [event for event in found.values() if event.reentrant] if several else []
 
 
-def _is_repeated(run: Run, event: Checkpoint, inside: Container[ast.AST]) -> bool:
+def _times(event: TorchCheckpoint) -> int:
+    """How many checkpoints one call certainly makes: of `checkpoint_sequential`, the last segment is none."""
+    if not isinstance(event, CheckpointSequential):
+        return 1
+    numbers = [number.value if isinstance(number, Const) else None for number in options(event.segments)]
+    return max(0, min(number - 1 if isinstance(number, int) else 0 for number in numbers))
+
+
+def _is_in_blocks(run: Run, event: TorchCheckpoint) -> bool:
+    return isinstance(event, Checkpoint) and is_around_each_block(run, event)
+
+
+def _is_repeated(run: Run, event: TorchCheckpoint, inside: Container[ast.AST]) -> bool:
     """Whether a loop of the unit makes the checkpoint, by itself or through helpers."""
     around = [call.place for call in run.path_to(event.call)] or [event.place]
     return any(place.loops for place in around if place.function is not None and place.function.node in inside)
