@@ -214,6 +214,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors, is_run_as_written
 from ..facts.objects.containers import container_kind, elements, length_of
+from ..facts.objects.own_fields import stored_together
 from ..facts.objects.torch_classes import is_known_class
 from ..facts.parameters import defaults
 from ..facts.values import Class, Const, Dict, Function, Instance, Result, Seq, equals, is_given, options
@@ -247,7 +248,7 @@ _TAKEN = ("functions", "segments", "input", "use_reentrant", "preserve_rng_state
 def check(run: Run) -> Iterator[Report]:
     """Report calls that raise."""
     for event in run.of(CheckpointSequential):
-        problem = _swapped(event) or _segments(event) or _keywords(event) or _unbound(event) or _inputs(event)
+        problem = _swapped(event) or _segments(run, event) or _keywords(event) or _unbound(event) or _inputs(event)
         problem = problem or _one_value(run, event) or _one_module(event)
         if problem:
             yield Report(event.node, problem)
@@ -342,7 +343,7 @@ def _unmet(target: CallTarget) -> str:
     return f"one also needs `{required[0]}`" if required else ""
 
 
-def _segments(event: CheckpointSequential) -> str:
+def _segments(run: Run, event: CheckpointSequential) -> str:
     if equals(event.segments, 0):
         return "0 segments raise a ZeroDivisionError; write 2 or more"
     if isinstance(event.functions, Result) and container_kind(event.functions) == "ModuleDict":
@@ -350,8 +351,22 @@ def _segments(event: CheckpointSequential) -> str:
             "`checkpoint_sequential` takes modules by number, which raises a KeyError in an `nn.ModuleDict`; write "
             "`list(modules.values())`"
         )
-    length = length_of(event.functions)
-    segments = event.segments.value if isinstance(event.segments, Const) else None
+    return next(filter(None, (_too_many(*it) for it in _cuts(run, event))), "")
+
+
+def _cuts(run: Run, event: CheckpointSequential) -> list[tuple[Value, Value]]:
+    """The modules and in how many segments they are cut, for each object where its constructor is told both."""
+    function = event.place.function
+    owner = function.owner if function is not None and not event.place.guards else None
+    if owner is None or isinstance(event.segments, Const):
+        return [(event.functions, event.segments)]
+    if any(run.calls_to("builtins.setattr")):
+        return []
+    return stored_together(owner, event.functions, event.segments, run.writes)
+
+
+def _too_many(functions: Value, parts: Value) -> str:
+    length, segments = length_of(functions), parts.value if isinstance(parts, Const) else None
     if isinstance(segments, int) and length is not None and segments > length:
         return f"{segments} segments of {length} modules raise a ValueError; write {length} or fewer"
     return ""

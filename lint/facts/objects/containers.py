@@ -49,6 +49,9 @@ ITEMS = "[]"
 GAP = "{}"
 #: Elements of a list that are known one by one.
 MAX_ITEMS = 4_096
+_ZIP = "builtins.zip"
+#: Calls that go through what they are given side by side.
+_IN_STEP = (_ZIP, "itertools.pairwise")
 _MODULE_CONTAINERS = ("ModuleList", "Sequential", "ModuleDict")
 _CONTAINER_NAMES = frozenset(
     f"{where}.{kind}"
@@ -260,6 +263,8 @@ def length_of(value: Value) -> int | None:
             return length_of(call.args[0]) if call.args else None
         case Result(call) if call.name == "builtins.range":
             return _iterations(call)
+        case Result(call) if call.name in _IN_STEP:
+            return _shortest(call)
         case Result(call) if container_kind(value) == "Sequential" and not _is_dict(call.args):
             return None if call.spread_count is None else len(call.args) + call.spread_count
         case Result(call) if is_module_list(value) and len(call.args) == 1:
@@ -267,6 +272,23 @@ def length_of(value: Value) -> int | None:
         case Result(call) if call.method in _ENTRIES and container_kind(call.receiver) == "ModuleDict":
             return length_of(call.receiver)
     return None
+
+
+def _shortest(call: Call) -> int | None:
+    """How often `zip` gives something, which ends with the shortest, and `pairwise`, which begins with two."""
+    lengths = [length_of(given) for given in call.args]
+    known = [length for length in lengths if length is not None]
+    takes_turns = len({id(given) for given in call.args}) < len(call.args) or any(map(_is_iterator, call.args))
+    if call.open_args or takes_turns or not known or len(known) < len(lengths):
+        return None
+    return min(known) if call.name == _ZIP else max(0, known[0] - 1)
+
+
+def _is_iterator(value: Value) -> bool:
+    """Whether ``value`` gives each element once, whoever takes it."""
+    return isinstance(value.node, ast.GeneratorExp) or (
+        isinstance(value, Result) and value.call.name == "builtins.iter"
+    )
 
 
 def _iterations(call: Call) -> int | None:
@@ -360,7 +382,7 @@ def _iterate_result(value: Result, node: ast.AST | None) -> Value:
     call = value.call
     if call.name == "builtins.enumerate" and call.args:
         return Seq("tuple", [Unknown(node), iterate(call.args[0], node)], False, node)
-    if call.name == "builtins.zip":
+    if call.name == _ZIP:
         return Seq("tuple", [iterate(argument, node) for argument in call.args], call.open_args, node)
     if call.name in _SAME_ELEMENTS and call.args:
         return iterate(call.args[0], node)
