@@ -2,7 +2,8 @@
 
 ## What it does
 Notes a checkpoint under `if i % k == 0`, alone or beside other conditions (`self.training and ...`), in a variable or a
-method that returns it, where `k` is computed from a square root.
+method that returns it, where `k` is computed from a square root. The same under `if i in chosen`, where these are the
+numbers of `range(0, n, k)`.
 
 ## Why is this bad?
 The square-root strategy checkpoints segments of k layers and keeps only what is between the segments. Checkpointing one
@@ -71,6 +72,39 @@ class Encoder(nn.Module):
         for i, block in enumerate(self.blocks):
             # All but one in each interval.
             x = block(x) if self.is_chosen(i) else checkpoint(block, x, use_reentrant=False)
+        return x
+```
+
+```python
+import math
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+class Encoder(nn.Module):
+    def __init__(self, blocks):
+        super().__init__()
+        self.blocks = nn.ModuleList(blocks)
+        every = math.isqrt(len(blocks))
+        self.chosen = set(range(0, len(blocks), every))
+        self.kept = range(0, len(blocks), int(len(blocks) ** 0.5))
+        self.pairs = set(range(0, len(blocks), 2))
+        self.more = set(range(0, len(blocks), every))
+        self.more.update(range(1, len(blocks)))
+
+    def forward(self, x):
+        for i, block in enumerate(self.blocks):
+            if self.training and i in self.chosen:
+                x = checkpoint(block, x, use_reentrant=False)  # error
+            else:
+                x = block(x)
+        for i, block in enumerate(self.blocks):
+            x = block(x) if i not in self.kept else checkpoint(block, x, use_reentrant=False)  # error
+        for i, block in enumerate(self.blocks):
+            x = block(x) if i in self.kept else checkpoint(block, x, use_reentrant=False)
+        for i, block in enumerate(self.blocks):
+            x = checkpoint(block, x, use_reentrant=False) if i in self.pairs else block(x)
+        for i, block in enumerate(self.blocks):
+            x = checkpoint(block, x, use_reentrant=False) if i in self.more else block(x)
         return x
 ```
 

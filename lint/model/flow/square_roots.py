@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 from ...facts.exclusion import parts_that_hold
 from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes
+from ...facts.nodes import all_nodes, is_inside
 from ...facts.objects.classes import related
 from ...facts.origin import origin
+from ...facts.values import Function
 from ..calls.call_targets import call_targets
 from ..texts.text_values import bound_in
 
 if TYPE_CHECKING:
-    from ...facts.values import Call, Function, Guard, Place
+    from ...facts.values import Call, Guard, Place
     from ..history import History
 
 
@@ -30,6 +31,10 @@ def square_root(run: History, place: Place, guard: Guard) -> ast.Assign | None:
     for asked, holds in parts_that_hold(guard.test, guard.taken):
         meant, function = _meant(run, place.function, asked)
         for part, is_so in parts_that_hold(meant, holds):
+            chosen = _chosen_from(part, is_so)
+            picked = None if chosen is None else _picked_by_root(run, function, chosen)
+            if picked is not None:
+                return picked
             k = _taken_one_in(part, is_so)
             found = _assigned(run, function, k) if k is not None and origin(k) is None else []
             if len(found) == 1 and _is_of_root(found[0].value):
@@ -46,6 +51,54 @@ def _taken_one_in(part: ast.AST, holds: bool) -> ast.Name | ast.Attribute | None
         case ast.BinOp(op=ast.Mod(), right=ast.Name() | ast.Attribute() as k) if is_one_in_k:
             return k
     return None
+
+
+def _chosen_from(part: ast.AST, holds: bool) -> ast.Name | ast.Attribute | None:
+    """The `chosen` of `i in chosen` that holds, and of `i not in chosen` that does not; None for others."""
+    match part:
+        case ast.Compare(left=ast.Name(), ops=[ast.In() | ast.NotIn() as op], comparators=[held]):
+            is_among = holds == isinstance(op, ast.In)
+            return held if is_among and isinstance(held, ast.Name | ast.Attribute) and origin(held) is None else None
+    return None
+
+
+def _picked_by_root(run: History, function: Function | None, chosen: ast.Name | ast.Attribute) -> ast.Assign | None:
+    """Where the numbers in ``chosen`` are set once, to every k-th one, if that k is a square root."""
+    found = _assigned(run, function, chosen)
+    if len(found) != 1 or _is_changed(run, chosen):
+        return None
+    numbers: ast.expr = found[0].value
+    match numbers:
+        case ast.Call(func=ast.Name("set" | "frozenset" | "list" | "tuple"), args=[listed], keywords=[]):
+            numbers = listed
+    match numbers:
+        case ast.Call(func=ast.Name("range"), args=[_, _, step], keywords=[]):
+            return found[0] if _is_root_at(run, found[0], step) else None
+    return None
+
+
+def _is_root_at(run: History, assigned: ast.Assign, number: ast.expr) -> bool:
+    """Whether ``number``, in an assignment, is a square root, by itself or as the one value of a variable there."""
+    if not isinstance(number, ast.Name):
+        return _is_of_root(number)
+    functions = [it for cls in run.program.classes for it in cls.body.values() if isinstance(it, Function)]
+    around = next((it.node for it in functions if is_inside(assigned, it.node)), None)
+    values = _assignments(around or run.program.tree).get(number.id, [])
+    return len(values) == 1 and _is_of_root(values[0].value)
+
+
+def _is_changed(run: History, chosen: ast.Name | ast.Attribute) -> bool:
+    """Whether numbers may come into ``chosen`` or go out of it: `chosen.add(last)`, `chosen |= more`."""
+    return ast.unparse(chosen) in _changed(run.program.tree)
+
+
+@lru_cache(maxsize=16)
+def _changed(tree: ast.AST) -> frozenset[str]:
+    """What a method is called of, and what an augmented assignment changes."""
+    calls = (part.func for part in ast.walk(tree) if isinstance(part, ast.Call))
+    called = (func.value for func in calls if isinstance(func, ast.Attribute))
+    changed = (part.target for part in ast.walk(tree) if isinstance(part, ast.AugAssign))
+    return frozenset(map(ast.unparse, (*called, *changed)))
 
 
 def _meant(run: History, function: Function | None, asked: ast.AST) -> tuple[ast.AST, Function | None]:
