@@ -1,7 +1,8 @@
 """Offloading saved tensors inside a checkpointed region.
 
 ## What it does
-Flags `checkpoint_wrapper(offload_wrapper(module))`, and `save_on_cpu()` entered in a function that is checkpointed.
+Flags `checkpoint_wrapper(offload_wrapper(module))`, and `save_on_cpu()` entered in a function that is checkpointed,
+wherever it was made: `with self.offload:`.
 
 ## Why is this bad?
 The inner hooks see the saved tensors first and move all of them to the CPU, so the checkpoint has nothing left to drop:
@@ -106,7 +107,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Result
+from ..facts.values import Call, Result, conditional_options
 from ..finding import Severity
 from ..model.events import CheckpointWrap
 from ..model.names import canonical
@@ -116,10 +117,14 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from ..facts.values import Guard, Place, Value
+    from ..model.events import Checkpointing
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT212", "offload-inside-checkpoint", Severity.ERROR
 NEEDS = ("offload_wrapper", ("save_on_cpu", "checkpoint"))
+_SAVE = "torch.autograd.graph.save_on_cpu"
+_ENTERING = ("__enter__", "enter_context")
 _OFFLOAD = "torch.distributed.algorithms._checkpoint.checkpoint_wrapper.offload_wrapper"
 
 
@@ -131,14 +136,45 @@ def check(run: Run) -> Iterator[Report]:
             if canonical(inner.name) == _OFFLOAD:
                 yield _report(event.node, inner.node)
                 continue
-        for call in region.calls_to("torch.autograd.graph.save_on_cpu"):
+        for call in region.calls_to(_SAVE):
             yield _report(event.node, call.node)
+        for call in region.method_calls(*_ENTERING):
+            under = _offloads(run, event, call)
+            if under is not None:
+                yield _report(event.node, call.node, (*region.conditions_of(call), *under))
 
 
-def _report(node: ast.Call, inner: ast.Call) -> Report:
+def _offloads(run: Run, event: Checkpointing, call: Call) -> tuple[Guard, ...] | None:
+    """The conditions under which ``call`` enters an offloading that was made elsewhere: `with self.offload:`.
+
+    None where it enters something else, as the same statement does for another object.
+    """
+    found = [_offloading(fact) for fact in run.met(call.node) if isinstance(fact, Call)]
+    return _offloading(call) if None not in found and _is_of_same_object(event.place, call.place) else None
+
+
+def _is_of_same_object(checkpoint: Place, entering: Place) -> bool:
+    """Whether the body was looked at by itself, or for the caller of the checkpoint and not for another object."""
+    is_same_walk = entering.walk == checkpoint.walk
+    return not entering.stack or (is_same_walk and entering.stack[: len(checkpoint.stack)] == checkpoint.stack)
+
+
+def _offloading(call: Call) -> tuple[Guard, ...] | None:
+    entered = call.receiver if call.method == "__enter__" else call.argument(0, "cm")
+    meant = conditional_options(entered)
+    under = [conditions for option, conditions in meant if _is_offloading(option)]
+    is_chosen = len(under) == len(meant) or all(under)
+    return under[0] if under and is_chosen else None
+
+
+def _is_offloading(value: Value) -> bool:
+    return isinstance(value, Result) and canonical(value.call.name) == _SAVE
+
+
+def _report(node: ast.Call, inner: ast.Call, conditions: tuple[Guard, ...] = ()) -> Report:
     return Report(
         node,
         "offloading inside the checkpoint takes every saved tensor, so nothing is recomputed and all of it is copied "
         "to the CPU; put the offloading around the checkpoint",
-        notes=(Remark(inner, "this saves the tensors first"),),
+        notes=(Remark(inner, "this saves the tensors first", conditions),),
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ..identifiers import words_in
 from ..objects.classes import ancestors, decorator_names
 from ..objects.containers import iterate
-from ..values import Call, Const, Dict, Function, Instance, Method, Result, Seq, Unknown, Value, options
+from ..values import Attr, Call, Const, Dict, Function, Instance, Method, Result, Seq, Unknown, Value, options
 from ..values.grad_mode import GradMode, GradState
 from ..walk import Exit
 from .bindings import assign
@@ -93,6 +93,7 @@ class WithBlock:
         """Enter a context that is an object: what follows runs under it, until ``close()``."""
         walk = self._walk
         enter(walk, context)
+        _note_entering(walk, self.item, context)
         self._context, self._entered = context, _call_of(walk, self.item, context, _ENTER)
         given = None if self._entered is None else _follow(walk, self._entered)
         self._begin(context if given is None else given, (*self._outside.contexts, context))
@@ -195,6 +196,16 @@ def _call_of(walk: Walk, item: ast.withitem, context: Value, names: tuple[str, s
     call.grad = walk.program.grad.current
     call.open_args = names is _EXIT
     return call
+
+
+def _note_entering(walk: Walk, item: ast.withitem, context: Value) -> None:
+    """Record that an object is entered that was made elsewhere: `with self.store:`."""
+    if isinstance(item.context_expr, ast.Call) or isinstance(context, Instance):
+        return
+    written = _written(item, _ENTER[0])
+    call = Call(written, Attr(context, _ENTER[0], written.func), walk.place, walk.program.next_order())
+    call.grad = walk.program.grad.current
+    walk.program.calls.append(call)
 
 
 def _follow(walk: Walk, call: Call) -> Value | None:
