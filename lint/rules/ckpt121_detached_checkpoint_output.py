@@ -265,7 +265,7 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Element, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
-from ..model.flow.entries_in_turn import cuts_entries
+from ..model.flow.entries_in_turn import cuts_entries, cuts_kept_leaf, goes_on_besides
 from ..model.flow.iterations import changes_by_iteration, leaves_out_last
 from ..model.flow.own_results import (
     cuts_own_result,
@@ -360,8 +360,14 @@ def _next_segment(
         return None
     stored = stored_under(run, cut.call) or _stored_as_leaf(run, cut, source)
     last = appended_to(run, cut.call)
-    feeds = (event for event in events if _feeds(cut, stored, last, event) or cuts_entries(run, cut.call, event.call))
+    feeds = (event for event in events if _feeds(cut, stored, last, event) or _goes_on_in_container(run, cut, event))
     return again or next(feeds, None)
+
+
+def _goes_on_in_container(run: Run, cut: Detach, event: Checkpoint) -> bool:
+    """Whether the next iteration gets what is cut off out of a list or dict."""
+    is_leaf = not any(run.method_calls(*_HOOKS)) and cuts_kept_leaf(run, cut.call, event.call)
+    return is_leaf or cuts_entries(run, cut.call, event.call)
 
 
 def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]:
@@ -416,5 +422,7 @@ def _feeds(cut: Detach, stored: frozenset[str], last: str, event: Checkpoint) ->
     again = any(loop in event.place.loops for loop in cut.place.loops)
     if not again and event.order < cut.order:
         return False
-    given = event.node.args[1:]
+    given, result = event.node.args[1:], receiver_name(cut.call)
+    if result and result not in stored and goes_on_besides(cut.call, result, event.call):
+        return False  # The next one gets it with its gradient, too, beside a memory without one.
     return any(base_name(it) in stored or (bool(last) and list_ending_in(it) == last) for it in given)

@@ -97,8 +97,92 @@ CUT = {
         h = checkpoint(self.blocks[0], h, use_reentrant=False)
         h = checkpoint(self.blocks[1], torch.tensor(h), use_reentrant=False)
 """,
+    "leaves in a list": """
+        kept = [h]
+        for b in self.blocks:
+            h = checkpoint(b, kept[-1], use_reentrant=False)
+            kept.append(h.detach().requires_grad_())
+""",
+    "leaves in a dict": """
+        kept = {0: h}
+        for i, b in enumerate(self.blocks):
+            h = checkpoint(b, kept[i], use_reentrant=False)
+            kept[i + 1] = h.detach().requires_grad_()
+""",
+    "a leaf under one key": """
+        kept = {"last": h}
+        for b in self.blocks:
+            h = checkpoint(b, kept["last"], use_reentrant=False)
+            kept["last"] = h.detach().requires_grad_()
+""",
+    "leaves with a name": """
+        kept = [h]
+        for i, b in enumerate(self.blocks):
+            h = checkpoint(b, kept[i], use_reentrant=False)
+            leaf = h.detach().requires_grad_()
+            kept.append(leaf)
+""",
+    "leaves on a stack": """
+        kept = [h]
+        for b in self.blocks:
+            h = checkpoint(b, kept.pop(), use_reentrant=False)
+            kept.append(h.detach().requires_grad_())
+""",
+    "a list of the model": """
+        self.kept = [h]
+        for b in self.blocks:
+            h = checkpoint(b, self.kept[-1], use_reentrant=False)
+            self.kept.append(h.detach())
+""",
 }
 RIGHT = {
+    "a list with gradients": """
+        self.kept, self.seen = [h], []
+        for b in self.blocks:
+            h = checkpoint(b, self.kept[-1], use_reentrant=False)
+            self.kept.append(h)
+            self.seen.append(h.detach())
+""",
+    "leaves for a pass by hand": """
+        kept = [h]
+        for b in self.blocks:
+            h = checkpoint(b, kept[-1], use_reentrant=False)
+            kept.append(h.detach().requires_grad_())
+        self.kept = kept
+""",
+    "leaves with a loss each": """
+        kept, loss = [h], 0
+        for b in self.blocks:
+            y = checkpoint(b, kept[-1], use_reentrant=False)
+            loss = loss + y
+            kept.append(y.detach().requires_grad_())
+        h = loss
+""",
+    "a memory of each layer": """
+        memory = [torch.zeros(8)] * 4
+        for i, b in enumerate(self.blocks):
+            h = checkpoint(b, h + memory[i], use_reentrant=False)
+            memory[i] = h.detach()
+""",
+    "a memory under a name": """
+        memory = torch.zeros(8)
+        for b in self.blocks:
+            h = checkpoint(lambda a, m, b=b: b(a + m), h, memory, use_reentrant=False)
+            memory = h.detach()
+""",
+    "a memory beside another name": """
+        memory = {i: torch.zeros(8) for i in range(4)}
+        for i, b in enumerate(self.blocks):
+            y = checkpoint(lambda a, m, b=b: b(a + m), h, memory[i], use_reentrant=False)
+            memory[i] = y.detach()
+            h = y
+""",
+    "a memory that grows": """
+        memory = [torch.zeros(8)]
+        for b in self.blocks:
+            h = checkpoint(lambda a, m, b=b: b(a + m), h, memory[-1], use_reentrant=False)
+            memory.append(h.detach())
+""",
     "entries that are only kept": """
         kept = {}
         for i, b in enumerate(self.blocks):

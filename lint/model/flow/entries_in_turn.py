@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
 from ...facts.surroundings import parents_in
 from .statements import body_around
@@ -29,11 +30,108 @@ def cuts_entries(run: History, cut: Call, checkpoint: Call) -> bool:
     result = _stored(checkpoint.node, parents)
     if cut.node in checkpoint.node.args[1:]:
         return _container(result) in given and _container(result) != ""
-    is_result = isinstance(result, ast.Name) and isinstance(cut.attribute, ast.Attribute)
     source = cut.attribute.value if cut.attribute is not None else None
-    if not is_result or not isinstance(source, ast.Name) or not isinstance(result, ast.Name) or source.id != result.id:
+    if not isinstance(source, ast.Name) or not isinstance(result, ast.Name) or source.id != result.id:
         return False
-    return _container(_stored(cut.node, parents)) in given - {""}
+    kept = _stored(cut.node, parents)
+    around = parents.get(kept) if kept is not None else None
+    reads = _reads(cut.place.loops[-1], result.id)
+    # What reads the result besides hands it on with its gradient: `kept` is a memory beside it then.
+    is_only_kept = around is not None and all(part in [*all_nodes(around)] for part in reads)
+    return _container(kept) in given - {""} and is_only_kept
+
+
+def cuts_kept_leaf(run: History, cut: Call, checkpoint: Call) -> bool:
+    """Whether ``cut`` makes the leaf that the next iteration of a loop gets out of a container, and nothing else does.
+
+    `y = checkpoint(stage, kept[-1])` and `kept.append(y.detach().requires_grad_())`. Who reads the container besides,
+    or the result within the loop, may run a backward pass by hand or have a loss for each result.
+    """
+    loop = cut.place.loops[-1] if cut.place.loops else None
+    if loop is None or cut.place.loops != checkpoint.place.loops or cut.place.deeper_than(checkpoint.place):
+        return False
+    body = body_around(run, checkpoint)
+    parents = parents_in(body)
+    result, source = _stored(checkpoint.node, parents), cut.attribute.value if cut.attribute is not None else None
+    if not isinstance(result, ast.Name) or not isinstance(source, ast.Name) or source.id != result.id:
+        return False
+    kept_in = _keeper(_leaf_of(cut.node, parents), parents)
+    if kept_in is None or _reads(loop, result.id) != [source]:
+        return False
+    of_container = _reads(body, kept_in.id)
+    taken_out = {_taken_from(part): part for argument in checkpoint.node.args[1:] for part in all_nodes(argument)}
+    if not all(part is kept_in or part in taken_out for part in of_container):
+        return False
+    entries = [taken_out[part] for part in of_container if part is not kept_in]
+    return bool(entries) and all(_may_take(entry, parents.get(kept_in)) for entry in entries)
+
+
+def _may_take(entry: ast.AST, kept: ast.AST | None) -> bool:
+    """Whether ``entry`` may be what ``kept`` put in: `kept[0]` is not what is appended."""
+    match entry, kept:
+        case ast.Subscript(slice=ast.Constant(value=asked)), ast.Subscript(slice=ast.Constant(value=key)):
+            return bool(asked == key)
+        case ast.Subscript(slice=ast.Constant()), _:
+            return False
+        case _, ast.Subscript(slice=ast.Constant()):
+            return False
+    return True
+
+
+def goes_on_besides(cut: Call, result: str, checkpoint: Call) -> bool:
+    """Whether ``checkpoint`` gets the variable ``result``, of which ``cut`` keeps a detached copy, as it is, too.
+
+    By itself, or by a variable that an iteration sets to it: `h = y`.
+    """
+    given = {name for argument in checkpoint.node.args[1:] for name in names_in(argument)}
+    loop = cut.place.loops[-1] if cut.place.loops else None
+    if result in given or loop is None:
+        return result in given
+    for statement in all_nodes(loop):
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in given and result in names_in(value):
+                if not any(part in (cut.node, checkpoint.node) for part in all_nodes(value)):
+                    return True
+    return False
+
+
+def _reads(body: ast.AST, name: str) -> list[ast.Name]:
+    """Where ``body`` reads the variable ``name``."""
+    named = (part for part in all_nodes(body) if isinstance(part, ast.Name) and part.id == name)
+    return [part for part in named if isinstance(part.ctx, ast.Load)]
+
+
+def _taken_from(node: ast.AST) -> ast.expr | None:
+    """The container that ``node`` takes an entry of: `kept[i]`, `kept.pop()`."""
+    match node:
+        case ast.Subscript(value=container) | ast.Call(func=ast.Attribute(value=container, attr="pop")):
+            return container
+    return None
+
+
+def _leaf_of(cut: ast.Call, parents: Mapping[ast.AST, ast.AST]) -> ast.AST | None:
+    """The call `y.detach().requires_grad_()` around ``cut``, or the variable that it is kept under, where it is read.
+
+    Read once, that is: who reads it twice does something else with it too.
+    """
+    method = parents.get(cut)
+    leaf = parents.get(method) if isinstance(method, ast.Attribute) and method.attr == "requires_grad_" else None
+    match parents.get(leaf) if leaf is not None else None:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            reads = [part for part in parents if isinstance(part, ast.Name) and part.id == name]
+            reads = [part for part in reads if isinstance(part.ctx, ast.Load)]
+            return reads[0] if len(reads) == 1 else None
+    return leaf
+
+
+def _keeper(kept: ast.AST | None, parents: Mapping[ast.AST, ast.AST]) -> ast.Name | None:
+    """The name of the container as it stands where ``kept`` is put into it."""
+    match parents.get(kept) if kept is not None else None:
+        case ast.Call(func=ast.Attribute(value=ast.Name() as name, attr="append")):
+            return name
+        case ast.Assign(targets=[ast.Subscript(value=ast.Name() as name)], value=value) if value is kept:
+            return name
+    return None
 
 
 def _containers(node: ast.expr) -> list[str]:

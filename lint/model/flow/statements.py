@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes, is_behind
+from ...facts.nodes import all_nodes, is_behind, source_text
 from ...facts.surroundings import parents_in
 
 if TYPE_CHECKING:
@@ -58,19 +58,23 @@ def return_behind(function: Function, node: ast.AST, names: Container[str]) -> a
 
 
 def appended_to(run: History, call: Call) -> str:
-    """The variable of the list that gets what ``call`` gives as its last element; empty where there is none."""
+    """The list, as it is written, that gets what ``call`` gives as its last element; empty where there is none."""
     match holder_of(run, call):
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append")):
-            return name
+        case ast.Call(func=ast.Attribute(value=ast.Name() | ast.Attribute() as held, attr="append")):
+            return source_text(held)
     return ""
 
 
 def list_ending_in(expression: ast.expr) -> str:
-    """The variable of the list whose last element ``expression`` is: `x` for `x[-1]`; empty for anything else."""
+    """The list whose last element ``expression`` is: `x` for `x[-1]` and `x.pop()`; empty for anything else."""
     match expression:
-        case ast.Subscript(value=ast.Name(id=name), slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1))):
-            return name
-    return ""
+        case ast.Subscript(value=held, slice=ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=1))):
+            pass
+        case ast.Call(func=ast.Attribute(value=held, attr="pop"), args=[], keywords=[]):
+            pass
+        case _:
+            return ""
+    return source_text(held) if isinstance(held, ast.Name | ast.Attribute) else ""
 
 
 def base_name(expression: ast.expr) -> str:
