@@ -203,16 +203,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import UNKNOWN
+from ..facts.objects.containers import first_given
+from ..facts.values import UNKNOWN, Result
 from ..finding import Applicability, Severity
 from ..model.conditions.grad_mode import questions
-from ..model.events import Checkpoint, Checkpointing, TorchCheckpoint
+from ..model.events import Checkpoint, Checkpointing, CheckpointSequential, TorchCheckpoint
+from ..model.names import canonical
 from ..model.needs import together
 from ..model.report import Remark, Report, Rewrite, SetKeyword
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT132", "grad-mode-branch-in-reentrant-checkpoint", Severity.ERROR
@@ -225,7 +228,7 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if not run.runs_reentrant(event):
             continue
-        every = list(questions(region, event.function if isinstance(event, Checkpoint) else UNKNOWN))
+        every = list(questions(region, _entered(event)))
         asked = next((question for question in every if question.decides(nested)), None)
         if asked is not None:
             yield Report(
@@ -235,6 +238,17 @@ def check(run: Run) -> Iterator[Report]:
                 notes=(Remark(asked.node, "False in the forward pass, True in the recomputation"),),
                 fix=None if any(question.needs_first_pass for question in every) else _non_reentrant(event),
             )
+
+
+def _entered(event: Checkpointing) -> Value:
+    match event:
+        case Checkpoint():
+            return event.function
+        case CheckpointSequential(functions=Result(made)) if canonical(made.name) == "torch.nn.Sequential":
+            # The first segment: the last one, which is no checkpoint, may begin behind that.
+            looped = made.spread[0] if len(made.spread) == 1 and not made.args else UNKNOWN
+            return first_given(made) or looped
+    return UNKNOWN
 
 
 def _non_reentrant(event: Checkpointing) -> Rewrite | None:

@@ -6,17 +6,19 @@ import ast
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
-from ...facts.parameters import positional_names
+from ...facts.objects.containers import given_to
 from ...facts.straight import only_value, straight
-from ...facts.values import Function, Method
+from ...facts.values import Function, Instance, Method, Result, options
 from ..branches.branches import branches, computes_the_same, only_acts, same_value
 from ..calls.call_targets import call_targets
+from ..names import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from collections.abc import Set as AbstractSet
 
     from ...facts.values import FunctionNode, Value
+    from ..calls.call_targets import CallTarget
     from ..regions.region import Region
 
 #: Methods whose result needs no gradient, whatever they are called on.
@@ -88,7 +90,7 @@ def questions(region: Region, entered: Value) -> Iterator[Question]:
         if call.place.function is not None:
             yield Question(call.node, call.place.function.node)
             yield from _of_callers(region, call.node, call.place.function)
-    for part in call_targets(entered):
+    for part in _targets(entered):
         node = part.function.node
         if isinstance(node, ast.FunctionDef) and part.parameters():
             for asked in _asking_for_gradient(node, part.parameters()[0]):
@@ -97,19 +99,36 @@ def questions(region: Region, entered: Value) -> Iterator[Question]:
 
 
 def _of_helpers(region: Region, data: AbstractSet[str], function: FunctionNode) -> Iterator[Question]:
-    """Those about a parameter of a function or method that ``function`` hands something to that it computes."""
+    """Those about a parameter of a function, method or module that ``function`` hands something to that it computes."""
     modules = {argument.arg for argument in function.args.args}
     for call in region.calls:
-        helper = call.func.function if isinstance(call.func, Method) else call.func
-        if not isinstance(helper, Function) or not isinstance(helper.node, ast.FunctionDef):
-            continue
         around = call.place.function
         if around is None or around.node is not function or not call.node.args:
             continue
-        if _is_result(call.node.args[0], set(data), modules):
-            names = positional_names(helper.node)[isinstance(call.func, Method) :]
-            for asked in _asking_for_gradient(helper.node, "", {*names[:1]}):
-                yield Question(asked, helper.node)
+        if len(options(call.func)) > 1 or not _is_result(call.node.args[0], set(data), modules):
+            continue
+        for target in _targets(call.func):
+            helper = target.function.node
+            if isinstance(helper, ast.FunctionDef) and _surely_runs(region, target.function):
+                for asked in _asking_for_gradient(helper, "", {*target.parameters()[:1]}):
+                    yield Question(asked, helper)
+
+
+def _surely_runs(region: Region, function: Function) -> bool:
+    """Whether ``region`` comes to ``function`` whatever the module, that it is the `forward` of, was chosen by."""
+    owners = [module for module in region.modules if isinstance(module, Instance) and module.cls is function.owner]
+    is_inside = any(inside.node is function.node for inside in region.functions)
+    return is_inside and not any(region.conditions_of(owner) for owner in owners)
+
+
+def _targets(called: Value) -> Iterator[CallTarget]:
+    """What calling ``called`` runs; for an `nn.Sequential` that a call builds, what its parts run in turn."""
+    if isinstance(called, Result) and canonical(called.call.name) == "torch.nn.Sequential":
+        for part in given_to(called.call):
+            if len(options(part)) == 1:
+                yield from _targets(part)
+        return
+    yield from call_targets(called)
 
 
 def _is_result(value: ast.expr, data: set[str], modules: set[str]) -> bool:
