@@ -137,3 +137,53 @@ def test_fields_and_entries_are_what_the_call_gets(given: str) -> None:
 @pytest.mark.parametrize("given", OPEN.values(), ids=OPEN)
 def test_what_may_be_something_else_is_not_said(given: str) -> None:
     assert _codes(OTHERS.replace("GIVEN", given).replace("DEFAULT", '"none"')) == []
+
+
+AFTERWARDS = """
+from dataclasses import InitVar, dataclass, field
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+@dataclass
+class Base:
+    mode: str = "fast"
+    determinism_check: str = "default"
+    options: dict = field(default_factory=dict)
+
+    def __post_init__(self):
+        BODY
+
+@dataclass
+class Config(Base):
+    depth: int = 4
+
+block = nn.Sequential(nn.Linear(3, 3), nn.ReLU(), nn.Linear(3, 3))
+
+def forward(x, config):
+    return checkpoint(block, x, use_reentrant=False, GIVEN)
+
+forward(x, Config(ARGUMENTS))
+"""
+FINISHED = {
+    "an attribute": ("self.determinism_check = 'none'", "determinism_check=config.determinism_check"),
+    "under a condition": (
+        "if self.mode == 'fast': self.determinism_check = 'none'",
+        "determinism_check=config.determinism_check",
+    ),
+    "a choice": (
+        "self.determinism_check = 'none' if self.mode == 'fast' else 'default'",
+        "determinism_check=config.determinism_check",
+    ),
+    "a dict": (
+        "self.options.setdefault('determinism_check', 'none' if self.mode == 'fast' else 'default')",
+        "**config.options",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "given"), FINISHED.values(), ids=FINISHED)
+def test_what_post_init_makes_of_the_fields_counts(body, given):
+    text = AFTERWARDS.replace("BODY", body).replace("GIVEN", given)
+    assert _codes(text.replace("ARGUMENTS", "")) == ["CKPT124"]
+    if "mode" in body:
+        assert _codes(text.replace("ARGUMENTS", 'mode="safe"')) == []

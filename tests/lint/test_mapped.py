@@ -52,6 +52,14 @@ WRONG = {
     "unpacked": net("        self.layers = nn.Sequential(*map(Block, (8, 8)))", WHOLE),
     "a lambda": net("        self.layers = nn.ModuleList([*map(lambda width: Block(width), (8, 8))])", EACH),
     "of torch": net("        self.layers = nn.ModuleList(map(nn.BatchNorm1d, [8, 8]))", EACH),
+    "of a list with gaps": net(
+        "        parts = [nn.Linear(8, 8), nn.BatchNorm1d(8), None]\n"
+        "        self.layers = nn.Sequential(*[part for part in parts if part is not None])",
+        WHOLE,
+    ),
+    "filtered": net(
+        "        self.layers = nn.Sequential(*filter(None, [nn.Linear(8, 8), None, nn.BatchNorm1d(8)]))", WHOLE
+    ),
     "of a loop": net(
         """
         layers = []
@@ -68,6 +76,19 @@ WRONG = {
 }
 RIGHT = {
     "plain": net("        self.layers = nn.ModuleList(map(Plain, [8, 8]))", EACH),
+    "left out of a list": net(
+        "        parts = [nn.Linear(8, 8), nn.BatchNorm1d(8), None]\n"
+        "        self.layers = nn.Sequential(*[part for part in parts if isinstance(part, nn.Linear)])",
+        WHOLE,
+    ),
+    "filtered by what is open": net(
+        "        self.layers = nn.Sequential(*filter(map_, [nn.Linear(8, 8), None, nn.BatchNorm1d(8)]))", WHOLE
+    ),
+    "none in the place of one": net(
+        "        norm = None if map_ else nn.BatchNorm1d(8)\n"
+        "        self.layers = nn.Sequential(*filter(None, [nn.Linear(8, 8), norm]))",
+        WHOLE,
+    ),
     "another map": net(
         "        map = lambda make, widths: [Plain(width) for width in widths]\n"
         "        self.layers = nn.ModuleList(map(Block, [8, 8]))",

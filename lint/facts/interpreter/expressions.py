@@ -12,7 +12,7 @@ from ..objects.dataclass_fields import attributes_as_dict
 from ..objects.dicts import merge_into
 from ..objects.enums import key_text
 from ..objects.numbers import ARITHMETIC, combined
-from ..objects.told_apart import are_told_apart, keys_of
+from ..objects.told_apart import FEW, are_told_apart, keys_of
 from ..scopes import Scope
 from ..values import (
     ABSENT,
@@ -272,6 +272,8 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
     first = evaluate(walk, node.generators[0].iter)
     if isinstance(node, ast.ListComp | ast.GeneratorExp) and are_told_apart(first) and _is_plain(node):
         return _in_turn(walk, node, first)
+    if isinstance(node, ast.ListComp | ast.GeneratorExp) and (kept := _kept(walk, node, first)) is not None:
+        return _in_turn(walk, node, kept)
     if isinstance(node, ast.DictComp) and len(node.generators) == 1 and _are_entries(keys := keys_of(first)):
         return _entries_in_turn(walk, node, keys)
     walk.scope = Scope(node, outside)
@@ -299,6 +301,28 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
 def _is_plain(node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp) -> bool:
     """Whether it has one loop, and no condition."""
     return len(node.generators) == 1 and not node.generators[0].ifs
+
+
+def _kept(walk: Walk, node: ast.ListComp | ast.GeneratorExp, passed: Value) -> Seq | None:
+    """The elements that a comprehension keeps of a list with gaps: `[part for part in parts if part is not None]`.
+
+    None where a condition is open for one of them.
+    """
+    is_list = isinstance(passed, Seq) and not passed.open and not passed.optional
+    if not is_list or not isinstance(passed, Seq) or len(node.generators) > 1 or not node.generators[0].ifs:
+        return None
+    if not any(is_none(item) for item in passed.items) or len(passed.items) > FEW:
+        return None
+    outside, generator, kept = walk.scope, node.generators[0], list[Value]()
+    for element in passed.items:
+        walk.scope = Scope(node, outside)
+        assign(walk, generator.target, element, generator)
+        answers = [decided(walk, test, evaluate(walk, test)) for test in generator.ifs]
+        walk.scope = outside
+        if None in answers:
+            return None
+        kept += [element] if all(answers) else []
+    return Seq(passed.kind, kept, False, passed.node, passed.place)
 
 
 def _in_turn(walk: Walk, node: ast.ListComp | ast.GeneratorExp, passed: Seq) -> Seq:

@@ -1,4 +1,4 @@
-"""`map(Block, widths)` as the comprehension that it stands for: `(Block(width) for width in widths)`."""
+"""`map` and `filter` as the comprehensions that they stand for: `(Block(width) for width in widths)`."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ _FIELD = "_ckpt_lint_each"
 
 
 def as_comprehension(walk: Walk, node: ast.Call) -> ast.GeneratorExp | None:
-    """The comprehension that ``node`` stands for, the same one each time; None where it is no call of `map`."""
+    """The comprehension that ``node`` stands for, the same one each time; None for other calls."""
     match node:
-        case ast.Call(func=ast.Name(id="map") as function, args=[called, *passed], keywords=[]) if passed:
-            is_builtin = isinstance(found := walk.scope.look_up(function.id), Ref) and found.name == "builtins.map"
+        case ast.Call(func=ast.Name(id="map" | "filter" as name), args=[called, *passed], keywords=[]) if passed:
+            found = walk.scope.look_up(name)
+            is_builtin = isinstance(found, Ref) and found.name == f"builtins.{name}"
             if not is_builtin or any(isinstance(argument, ast.Starred) for argument in node.args):
                 return None
             made: ast.GeneratorExp | None = getattr(node, _FIELD, None)
             if made is None:
-                made = _comprehension(node, called, passed)
+                made = _mapped(node, called, passed) if name == "map" else _filtered(node, called, passed[0])
                 setattr(node, _FIELD, made)
             return made
     return None
 
 
-def _comprehension(node: ast.Call, called: ast.expr, passed: list[ast.expr]) -> ast.GeneratorExp:
+def _mapped(node: ast.Call, called: ast.expr, passed: list[ast.expr]) -> ast.GeneratorExp:
     names = [f"<{position}>" for position in range(len(passed))]
     targets: list[ast.expr] = [ast.Name(name, ast.Store()) for name in names]
     given: list[ast.expr] = [ast.Name(name, ast.Load()) for name in names]
@@ -39,5 +40,15 @@ def _comprehension(node: ast.Call, called: ast.expr, passed: list[ast.expr]) -> 
     target, together = (targets[0], passed[0]) if len(passed) == 1 else (ast.Tuple(targets, ast.Store()), several)
     made = ast.GeneratorExp(element, [ast.comprehension(target, together, [], 0)])
     for part in (made, element, several, several.func, target, *targets, *given):
+        stands_for(part, node)
+    return made
+
+
+def _filtered(node: ast.Call, asked: ast.expr, passed: ast.expr) -> ast.GeneratorExp:
+    target, element, tested = ast.Name("<0>", ast.Store()), ast.Name("<0>", ast.Load()), ast.Name("<0>", ast.Load())
+    is_none = isinstance(asked, ast.Constant) and asked.value is None
+    test = tested if is_none else ast.Call(asked, [tested], [])
+    made = ast.GeneratorExp(element, [ast.comprehension(target, passed, [test], 0)])
+    for part in (made, target, element, tested, *(() if is_none else (test,))):
         stands_for(part, node)
     return made

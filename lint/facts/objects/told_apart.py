@@ -8,12 +8,12 @@ from ..values import Const, Dict, Instance, Result, Seq, Value
 from .containers import GAP, text_of
 
 #: How many elements are walked one by one.
-_FEW = 8
+FEW = 8
 
 
 def are_told_apart(passed: Value) -> TypeGuard[Seq]:
     """Whether ``passed`` is a few objects or names, of which each makes something of its own: `in (net, critic)`."""
-    if not isinstance(passed, Seq) or passed.open or passed.optional or not 1 < len(passed.items) <= _FEW:
+    if not isinstance(passed, Seq) or passed.open or passed.optional or not 1 < len(passed.items) <= FEW:
         return False
     return all(isinstance(item, Instance | Result) or isinstance(text_of(item), str) for item in passed.items)
 

@@ -8,6 +8,9 @@ from .containers import Dict, Seq
 from .names import Method, Module
 from .plain import Absent, Computed, Const, Given, Ref, Test, Unknown, Value
 
+#: Classes of `torch.nn` whose objects have a length, or are tensors.
+_WITH_LENGTH = ("Sequential", "Module", "Parameter", "Buffer", "Uninitialized")
+
 
 def truth(value: Value) -> bool | None:
     """``bool(value)`` where the source decides it."""
@@ -27,8 +30,16 @@ def _truth(value: Value) -> bool | None:
             return True
         case Ref(name) if name.startswith("builtins."):
             return True
+        case Result(call) if _is_module(call.name):
+            return True
     # What is imported may be a flag: `torch.version.hip`, `from config import DEBUG`.
     return None
+
+
+def _is_module(name: str) -> bool:
+    """Whether a call of ``name`` makes a module of torch that has no length: an empty container is false."""
+    holder, _, last = name.rpartition(".")
+    return holder in ("torch.nn", "torch.nn.modules") and last[:1].isupper() and not last.startswith(_WITH_LENGTH)
 
 
 def _dict_truth(items: dict[str, Value], is_open: bool) -> bool | None:
