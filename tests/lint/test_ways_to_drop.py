@@ -466,6 +466,25 @@ def count(model):
         n += 1
     return model, n
 """,
+    "modules called like methods of containers": """\
+def mlp(i, o):
+    return nn.Sequential(nn.Linear(i, o), nn.SiLU())
+class Conv(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.message, self.update, self.add = mlp(8, 8), mlp(16, 8), nn.Linear(8, 8)
+    def forward(self, x):
+        return self.add(x) + self.update(torch.cat([x, self.message(x)], -1))
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.convs = nn.ModuleList(Conv() for _ in range(4))
+    def forward(self, x):
+        segment = functools.partial(checkpoint, use_reentrant=False)
+        for conv in self.convs:
+            segment(conv, x)
+        return x
+""",
 }
 #: Ways in which it is used.
 USED = {
@@ -673,6 +692,24 @@ def main(name, loader):
     for batch in loader:
         model(**batch, use_cache=False).loss.backward()
         opt.step()
+""",
+    "left behind by a method": """\
+class Memory(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.kept, self.lin = {}, nn.Linear(8, 8)
+    def put(self, x):
+        self.kept["x"] = self.lin(x)
+    def forward(self, x):
+        self.put(x)
+        return x
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Memory()
+    def forward(self, x):
+        checkpoint(self.block, x, use_reentrant=False)
+        return x + self.block.kept["x"]
 """,
 }
 

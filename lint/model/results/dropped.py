@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.objects.containers import container_kind
-from ...facts.values import Attr, Element, Function, Instance, Result, equals, options
+from ...facts.values import Attr, Element, Function, Instance, Method, Result, equals, options
 from ...facts.values.grad_mode import GradMode
 from ..conditions.contexts import is_plain
 from ..conditions.guards import tests_training
@@ -145,16 +145,22 @@ def _effects(run: History) -> dict[ast.AST, bool]:
 def _may_leave_something(run: History, function: Function) -> bool:
     recorded = list(recorded_nodes(function.node, run.program.grad))
     counted = {part for node in recorded for part in _counted(node)}
-    return any(_leaves_something(node) for node in recorded if node not in counted)
+    return any(_leaves_something(run, node) for node in recorded if node not in counted)
 
 
-def _leaves_something(node: ast.AST) -> bool:
+def _leaves_something(run: History, node: ast.AST) -> bool:
     match node:
         case ast.Attribute(ctx=ast.Store()) | ast.Subscript(ctx=ast.Store()) | ast.Global() | ast.Nonlocal():
             return True
         case ast.Call(func=ast.Attribute(attr=name)):
-            return name in _CHANGES or name.endswith("_")
+            return (name in _CHANGES or name.endswith("_")) and not _runs_what_is_shown(run, node)
     return False
+
+
+def _runs_what_is_shown(run: History, call: ast.AST) -> bool:
+    """Whether ``call`` runs a module or a method of the program, however it is called: `self.update(x)`."""
+    called = [option for made in run.calls_at(call) for option in options(made.func)]
+    return bool(called) and all(isinstance(it, Method) or _is_module(it) for it in called)
 
 
 def _counted(node: ast.AST) -> Iterator[ast.AST]:
