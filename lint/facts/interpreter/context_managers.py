@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..identifiers import words_in
-from ..objects.classes import ancestors, decorator_names
+from ..objects.classes import ancestors
 from ..objects.containers import iterate
 from ..values import Attr, Call, Const, Dict, Function, Instance, Method, Result, Seq, Unknown, Value, options
 from ..values.grad_mode import GradMode, GradState
@@ -22,7 +22,6 @@ from .grad_mode import enter, leave, note_yield
 if TYPE_CHECKING:
     from ..walk import Walk
 
-_MANAGERS = frozenset(("contextlib.contextmanager", "contextlib.asynccontextmanager"))
 _SWITCHES = frozenset(("no_grad", "inference_mode", "enable_grad", "set_grad_enabled"))
 #: Context managers of torch that decorate functions, too.
 _DECORATING = frozenset(("torch.nn.attention.sdpa_kernel", "torch.autocast", "torch.amp.autocast"))
@@ -34,11 +33,6 @@ _CALLS = "_ckpt_lint_calls"
 def with_block(walk: Walk, node: ast.With | ast.AsyncWith) -> bool:
     """`with`: the body under the contexts that it enters."""
     return _run_from(walk, node, 0)
-
-
-def is_manager(function: Function) -> bool:
-    """Whether ``function`` is a generator that `contextlib` makes a context manager of."""
-    return not _MANAGERS.isdisjoint(decorator_names(function))
 
 
 def entered_by(function: Function) -> tuple[Value, ...]:

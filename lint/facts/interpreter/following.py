@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from ..grad_modes import Passage, agreed, expected
 from ..objects.annotations import annotated, narrowed
-from ..objects.classes import is_run_as_written
+from ..objects.classes import is_manager, is_run_as_written
 from ..scopes import Scope
 from ..values import UNKNOWN, Const, Function, Instance, Seq, Unknown, Value, join_under
 from ..values.grad_mode import GradState
 from ..walk import Returned, Walk
-from .context_managers import entered_by, is_manager
+from .context_managers import entered_by
 from .generators import yields
 from .grad_mode import enter_decorators
 from .parameters import bind_given

@@ -17,7 +17,10 @@ _MODULES = (
 )
 
 #: Bases that add no behaviour.
-_PLAIN = ("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol")
+_PLAIN = (
+    *("builtins.object", "abc.ABC", "typing.Generic", "typing.Protocol"),
+    *("contextlib.AbstractContextManager", "contextlib.AbstractAsyncContextManager"),
+)
 
 #: Decorators of attrs that make a class one of fields.
 _ATTRS = frozenset(
@@ -29,6 +32,8 @@ _ATTRS = frozenset(
 #: What stands for a field of attrs: `lr = attr.ib(default=0.1)`.
 _MAKERS = ("ib", "attrib", "field")
 
+#: Decorators that make a context manager of a generator.
+_MANAGERS = frozenset(("contextlib.contextmanager", "contextlib.asynccontextmanager"))
 #: Decorators that leave the arguments and the result of a function as they are.
 _TRANSPARENT = (
     "staticmethod",
@@ -114,6 +119,11 @@ def is_run_as_written(function: Function) -> bool:
         return True
     known = [name.rpartition(".")[2] in _TRANSPARENT for name in decorator_names(function)]
     return all(known) and len(known) == len(function.decorators)
+
+
+def is_manager(function: Function) -> bool:
+    """Whether ``function`` is a generator that `contextlib` makes a context manager of."""
+    return not _MANAGERS.isdisjoint(decorator_names(function))
 
 
 def is_torch_module(cls: Class) -> bool:

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from ...facts.objects.containers import held_by
-from ...facts.values import Instance, options
+from ...facts.values import Attr, Instance, options
 from ..events import GradientSwitch, HfEnable, ModeSwitch, TrainSwitch
 from ..types import is_loaded, unwrapped, whole_model
 
@@ -25,6 +25,12 @@ E = TypeVar("E", bound="Event")
 def objects_in(value: Value) -> list[Value]:
     """The objects that ``value`` may be, through wrappers."""
     return [inner for option in options(value) for inner in options(unwrapped(option))]
+
+
+def _switched_by(call: Call) -> Iterator[Value]:
+    for given in (*call.args, *call.kwargs.values()):
+        if isinstance(given, Attr) and given.name == "train":
+            yield given.base
 
 
 class ByObject(Generic[M]):
@@ -76,6 +82,11 @@ class Uses:
     def handed_over(self) -> ByObject[Call]:
         """The calls that get objects as arguments."""
         return ByObject((call, [*call.args, *call.kwargs.values()]) for call in self._run.program.calls)
+
+    @cached_property
+    def switchers(self) -> ByObject[Call]:
+        """The calls that get the method `train` of objects, to call it some time: `stack.callback(model.train)`."""
+        return ByObject((call, list(_switched_by(call))) for call in self._run.program.calls)
 
     @cached_property
     def enables(self) -> ByObject[HfEnable]:

@@ -9,7 +9,8 @@ from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import words_in
-from ...facts.objects.classes import ancestors, is_plain, is_run_as_written
+from ...facts.objects.classes import ancestors, is_manager, is_plain, is_run_as_written
+from ...facts.surroundings import parents_in
 from ...facts.values import Attr, Class, Dict, Function, Instance, Method, Ref, Result, Seq, Value, one, options, same
 from ..events import Backward, HfEnable, ModeSwitch, TorchCheckpoint, TrainerBuild
 from ..flow.loops_around import Iteration, iterations_around
@@ -56,6 +57,7 @@ class Modes:
         self.escapes = (
             any(not self._is_model(switch.receiver) for switch in run.uses.trained)
             or any(self._hands_over(call) for call in run.uses.handed_over.of(*models))
+            or any(run.uses.switchers.of(*models))
             or any(self._is_model(it.value) and not self._is_own(it.obj) for it in run.uses.writes.of(*models))
         )
 
@@ -95,7 +97,10 @@ class Modes:
         """Whether ``call`` may switch the mode of what it is given."""
         match call.func:
             case (Function() as function) | Method(function=function):
-                return bool(function.around) or not is_run_as_written(function)
+                is_shown = is_run_as_written(function) or self._is_entered(call, function)
+                return bool(function.around) or not is_shown
+            case Ref("functools.partial") if call.args and isinstance(call.args[0], Function):
+                return not is_run_as_written(call.args[0])
             case Ref(name):
                 return not name.startswith(_LEAVE_MODE) or name.endswith("Trainer")
             case Attr(base=base):
@@ -103,6 +108,16 @@ class Modes:
             case Class() as built:
                 return built is not self._holder and not is_plain(built)  # All it does with the model is shown.
         return True
+
+    def _is_entered(self, call: Call, function: Function) -> bool:
+        """Whether ``call`` makes a context manager of the program and enters it: its body is run around the block."""
+        if not is_manager(function) or len(function.decorators) > 1:
+            return False
+        around = call.place.function
+        match parents_in(self._run.program.tree if around is None else around.node).get(call.node):
+            case ast.withitem() | ast.Call(func=ast.Attribute(attr="enter_context" | "enter_async_context")):
+                return True
+        return False
 
     def eval_at(self, forward: Call) -> ast.AST | None:
         """What put the model in eval mode for ``forward``; None when it is in train mode or that is not known."""
