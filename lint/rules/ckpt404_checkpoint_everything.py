@@ -70,10 +70,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Function, Method, Value, truth
+from ..facts.values import Function, Method, Value, truth
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
 from ..model.report import Report
+from ..model.wrapping.every_module import accepts_every_module
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,8 +89,7 @@ VERSIONS = {"torch": ">=1.13"}
 def check(run: Run) -> Iterator[Report]:
     """Report wrapping without a choice."""
     for event in run.of(ApplyCheckpointing):
-        by_policy = event.call.argument(3, "auto_wrap_policy")
-        if event.wraps_all or (isinstance(by_policy, Absent) and _always(run, event.check)):
+        if event.wraps_all or accepts_every_module(event.check) or _always(run, event.check):
             yield Report(
                 event.node,
                 "every module is wrapped, at every level, so inner layers are recomputed once for each level above "
@@ -98,6 +98,7 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _always(run: Run, check: Value) -> bool:
+    """Whether each way through the function ends in what is true."""
     check = check.function if isinstance(check, Method) else check
     if not isinstance(check, Function):
         return False

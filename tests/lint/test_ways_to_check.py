@@ -8,6 +8,7 @@ from hf_ckpt.lint.analysis.check_text import check_source
 SCRIPT = """\
 import functools
 import torch
+from functools import partial
 from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing, checkpoint_wrapper, CheckpointImpl, CheckpointWrapper
 from transformers import LlamaForCausalLM, AutoModelForCausalLM
@@ -79,6 +80,43 @@ RIGHT = {
     "heir": "class MyLayer(LlamaDecoderLayer):\n    pass\nclass W(nn.Module):\n    def __init__(self, c):\n        super().__init__()\n        self.l = MyLayer(c, 0)\napply_activation_checkpointing(W(None), check_fn=lambda m: isinstance(m, LlamaDecoderLayer))",
 }
 
+#: Checks and policies that every module passes.
+ALL = {
+    "module": "def is_module(m):\n    return isinstance(m, nn.Module)\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=is_module)",
+    "tuple": "def wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, (nn.Module,)))",
+    "not None": "def wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: m is not None)",
+    "constant": "KINDS = (nn.Linear, nn.Module)\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, KINDS))",
+    "issubclass": "def wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: issubclass(type(m), nn.Module))",
+    "branches": "def check(m):\n    if isinstance(m, nn.Module):\n        return True\n    return False\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=check)",
+    "default": "def check(m, kind=nn.Module):\n    return isinstance(m, kind)\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=check)",
+    "partial": "def check(m, kind):\n    return isinstance(m, kind)\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=partial(check, kind=nn.Module))",
+    "argument": "def wrap(model, kind=nn.Module):\n    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, kind))\nwrap(nn.Sequential(nn.Linear(4, 4), nn.GELU()))",
+    "object": "class Check:\n    def __call__(self, m):\n        return True\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=Check())",
+    "and": "def wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, nn.Module) and callable(m))",
+    "hasattr": "def wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: hasattr(m, 'forward'))",
+    "callable": "def wrap(model):\n    apply_activation_checkpointing(model, check_fn=callable)",
+    "factory": "def make(kinds):\n    def check(m):\n        return isinstance(m, kinds)\n    return check\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=make((nn.Module,)))",
+    "policy": "from torch.distributed.fsdp.wrap import ModuleWrapPolicy\ndef wrap(model):\n    apply_activation_checkpointing(model, auto_wrap_policy=ModuleWrapPolicy({nn.Module}))",
+    "options": "OPTIONS = {'check_fn': lambda m: isinstance(m, nn.Module)}\ndef wrap(model):\n    apply_activation_checkpointing(model, **OPTIONS)",
+    "or": "def wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, nn.Module) or isinstance(m, nn.Linear))",
+    "always policy": "from torch.distributed.fsdp.wrap import always_wrap_policy\ndef wrap(model):\n    apply_activation_checkpointing(model, auto_wrap_policy=always_wrap_policy)",
+    "lambda policy": "from torch.distributed.fsdp.wrap import lambda_auto_wrap_policy\ndef wrap(model):\n    apply_activation_checkpointing(model, auto_wrap_policy=partial(lambda_auto_wrap_policy, lambda_fn=lambda m: isinstance(m, nn.Module)))",
+}
+#: Those that some module fails, or may.
+SOME = {
+    "open argument": "def wrap(model, kind=nn.Module):\n    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, kind))",
+    "and a block": "class Block(nn.Module):\n    pass\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, nn.Module) and isinstance(m, Block))",
+    "policy first": "class Block(nn.Module):\n    pass\ndef wrap(model, policy):\n    apply_activation_checkpointing(model, check_fn=lambda m: True, auto_wrap_policy=policy)",
+    "partial": "class Block(nn.Module):\n    pass\ndef check(m, kind=nn.Module):\n    return isinstance(m, kind)\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=partial(check, kind=Block))",
+    "part of it": "def wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m.inner, nn.Module))",
+    "own attribute": "def wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: hasattr(m, 'block_id'))",
+    "refused before": "def check(m):\n    if not hasattr(m, 'block_id'):\n        return False\n    return isinstance(m, nn.Module)\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=check)",
+    "another module": "def check(m):\n    m = getattr(m, 'block', None)\n    return isinstance(m, nn.Module)\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=check)",
+    "policy": "from torch.distributed.fsdp.wrap import ModuleWrapPolicy\nclass Block(nn.Module):\n    pass\ndef wrap(model):\n    apply_activation_checkpointing(model, auto_wrap_policy=ModuleWrapPolicy({Block}))",
+    "open constant": "import config\nKINDS = nn.Module\nif config.blocks:\n    KINDS = nn.TransformerEncoderLayer\ndef wrap(model):\n    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, KINDS))",
+    "not the list": "class nn_Module: pass\ndef wrap(model):\n    layers = model.layers\n    apply_activation_checkpointing(model, check_fn=lambda m: m is not layers)",
+}
+
 
 def codes(call: str) -> set[str]:
     return {found.code for found in check_source(SCRIPT.replace("{0}", call))}
@@ -134,3 +172,13 @@ def test_no_layer_is_of_another_version_of_the_family(way):
 @pytest.mark.parametrize("way", ITS_OWN)
 def test_layers_may_be_of_the_family(way):
     assert family_codes(*ITS_OWN[way]) == []
+
+
+@pytest.mark.parametrize("way", ALL)
+def test_every_module_passes(way):
+    assert "CKPT404" in codes(ALL[way])
+
+
+@pytest.mark.parametrize("way", SOME)
+def test_not_every_module_passes(way):
+    assert "CKPT404" not in codes(SOME[way])

@@ -6,7 +6,7 @@ import ast
 
 from ...facts.objects.numbers import settled_number
 from ...facts.straight import only_call
-from ...facts.values import ABSENT, Absent, Function, Partial, Ref, Value, options
+from ...facts.values import ABSENT, Absent, Function, Partial, Ref, Value, equals, options
 from ..variant import torch_reentrant
 from .event import CallEvent
 
@@ -206,8 +206,10 @@ class ApplyCheckpointing(BlockWrapping):
     @property
     def check(self) -> Value:
         """Which submodules are wrapped, by a check or by a policy of FSDP; ABSENT for the default, all of them."""
-        check = self.call.argument(2, "check_fn")
-        return self.call.argument(3, "auto_wrap_policy") if isinstance(check, Absent) else check
+        policy = self.call.argument(3, "auto_wrap_policy")
+        # torch asks a policy first.
+        is_given = not isinstance(policy, Absent) and equals(policy, None) is not True
+        return policy if is_given else self.call.argument(2, "check_fn")
 
     @property
     def reentrant(self) -> bool | None:

@@ -10,7 +10,7 @@ from ...facts.nodes import source_text
 from ...facts.objects.kinds import is_of_kind
 from ...facts.origin import stands_for
 from ...facts.straight import is_docstring, only_value
-from ...facts.values import UNKNOWN, Attr, Class, Const, Function, Instance, Partial, Ref, Result, Seq
+from ...facts.values import UNKNOWN, Attr, Class, Const, Function, Instance, Method, Partial, Ref, Result, Seq
 from .meanings import meaning
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def compared_with(check: Value) -> ComparedWith | None:
     if isinstance(listed, Seq) and not listed.open and listed.items and isinstance(listed.node, ast.expr):
         first, *others = listed.items
         return ComparedWith(source_text(listed.node), first, listed.node, tuple(others))
-    match _test(check), check:
+    match question_of(check), check:
         case (
             ast.Compare(left=ast.Name(left), ops=[ast.Is() | ast.Eq()], comparators=[right]) as test,
             Function() as function,
@@ -142,7 +142,7 @@ def accepted_parts(check: Value, parts: Iterable[Value]) -> Iterator[Value]:
 
 def asks_by_isinstance(check: Value) -> ast.expr | None:
     """The one `isinstance(module, ...)` that ``check`` consists of; None when it is something else."""
-    match _test(check):
+    match question_of(check):
         case ast.Call(func=ast.Name("isinstance")) as test:
             return test
     return None
@@ -150,22 +150,24 @@ def asks_by_isinstance(check: Value) -> ast.expr | None:
 
 def asks_by_type(check: Value) -> ast.Compare | None:
     """The comparison of the class of a module that ``check`` consists of; None when it is something else."""
-    match _test(check):
+    match question_of(check):
         case ast.Compare(left=asked, ops=[ast.Is() | ast.Eq() | ast.In()]) as test if _is_class(asked):
             return test
     return None
 
 
-def _test(check: Value) -> ast.expr | None:
+def question_of(check: Value) -> ast.expr | None:
     """The expression that a check function consists of."""
     match check:
         case Partial(func=function):
-            return _test(function)
+            return question_of(function)
         case Function(node=node):
             value = only_value(node) or _by_branches(node)
             return None if value is None else _as_one_question(value)
         case Instance(cls):
-            return _test(cls.body.get("__call__", UNKNOWN))
+            return question_of(cls.body.get("__call__", UNKNOWN))
+        case Method(_, function):
+            return question_of(function)
     return None
 
 
@@ -203,7 +205,7 @@ def _as_one_question(test: ast.expr) -> ast.expr:
 
 def conjuncts_of(check: Value) -> list[Value]:
     """The checks that ``check`` is the conjunction of: a module passes it only where it passes each of them."""
-    match check, _test(check):
+    match check, question_of(check):
         case Function() as function, ast.BoolOp(op=ast.And(), values=parts):
             return [Function(_lambda(function, part), function.scope, function.place) for part in parts]
     return [check]
