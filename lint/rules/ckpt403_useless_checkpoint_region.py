@@ -400,9 +400,10 @@ import re
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
-from ..facts.objects.classes import is_plain
+from ..facts.objects.classes import is_plain, related
+from ..facts.objects.containers import container_kind, held_by
 from ..facts.origin import origin
-from ..facts.values import Absent, Class, Function, Param, Partial, Ref, Result, Unknown
+from ..facts.values import Absent, Attr, Class, Function, Instance, Method, Param, Partial, Ref, Result, Unknown
 from ..finding import Severity
 from ..model.calls.only_called import only_called
 from ..model.conditions.guards import own_guards, tests_training
@@ -410,6 +411,7 @@ from ..model.events import (
     ApplyCheckpointing,
     Backward,
     Checkpointing,
+    CheckpointWrap,
     DeepSpeedCheckpoint,
     FunctionCheckpoint,
     HfEnable,
@@ -419,7 +421,7 @@ from ..model.libraries.sharding import class_of
 from ..model.names import canonical
 from ..model.report import Remark, Report
 from ..model.tensors.gradient_free import is_gradient_free
-from ..model.types import bases, is_hf_model
+from ..model.types import bases, is_hf_model, unwrapped
 from ..model.wrapping.check_functions import classes_asked, classes_compared
 
 if TYPE_CHECKING:
@@ -431,6 +433,12 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT403", "useless-checkpoint-region", Severity.WARNING
 NEEDS = (Checkpointing,)
+_WHOLE = (
+    "a checkpoint around the whole model rebuilds every activation at once: the same peak, and the forward pass runs "
+    "twice; checkpoint its blocks"
+)
+#: Arguments of a wrapper that leave open nothing of what it keeps.
+_HOW = frozenset(("module", "checkpoint_impl", "preserve_rng_state", "determinism_check", "debug", "early_stop"))
 #: They say where DeepSpeed keeps the inputs of its checkpoints.
 _CONFIGURING = ("deepspeed.initialize", "deepspeed.checkpointing.configure")
 #: What makes a layer compute its weight in each forward pass.
@@ -458,6 +466,7 @@ _MIXED = ("autocast", "amp", "mixed_precision", "precision", "Accelerator", "Tra
 def check(run: Run) -> Iterator[Report]:
     """Report regions that free nothing, but those in a block that is checkpointed already."""
     yield from _useless_wrappers(run)
+    yield from _wrapped_whole(run)
     useless = {report.node: report for report in _useless(run) if not _runs_others(run, report.node)}
     useful = (event for event in run.of(Checkpointing) if event.node not in useless) if useless else ()
     inside = {call.node for event in useful for call in run.region(event).calls}
@@ -480,11 +489,7 @@ def _useless(run: Run) -> Iterator[Report]:
                 assumes=_assumed(run, event, module),
             )
         elif _is_whole_model(run, event):
-            yield Report(
-                event.node,
-                "a checkpoint around the whole model rebuilds every activation at once: the same peak, and the forward "
-                "pass runs twice; checkpoint its blocks",
-            )
+            yield Report(event.node, _WHOLE)
 
 
 def _light_kind(called: Value) -> str:
@@ -508,6 +513,24 @@ def _runs_others(run: Run, node: ast.AST) -> bool:
 def _decided_at(event: FunctionCheckpoint) -> ast.Call:
     """The call that says how to checkpoint: in a helper that gives keywords of its own, whatever its callers run."""
     return event.call.naming if event.call.via else event.node
+
+
+def _wrapped_whole(run: Run) -> Iterator[Report]:
+    """Wrappers around a whole model, in programs that checkpoint nothing else."""
+    wrapped = list(run.of(CheckpointWrap))
+    if len(wrapped) != 1 or any(run.of(HfEnable)) or sum(1 for _ in run.of(Checkpointing)) > 1:
+        return
+    (event,) = wrapped
+    if (
+        not _is_model(event.module)
+        or event.place.loops
+        or not event.call.kwargs.keys() <= _HOW
+        or event.call.open_kwargs
+    ):
+        return
+    calls = [call for call in run.uses.calls.of(unwrapped(event.module)) if not is_gradient_free(call)]
+    if len(calls) == 1 and _is_trained_alone(run, event, calls[0]):
+        yield Report(event.node, _WHOLE)
 
 
 def _useless_wrappers(run: Run) -> Iterator[Report]:
@@ -560,23 +583,47 @@ def _is_whole_model(run: Run, event: FunctionCheckpoint) -> bool:
     """Whether a training step runs the complete model in this one region."""
     here = event.place
     function = here.function
-    if function is not None and function.name == "forward" and function.owner and not is_plain(function.owner):
+    if function is not None and _is_forward(function) and not _is_built_once(run, function):
         return False
-    if not _is_model(_only_module(run, event)):
+    if not _is_model(_own_model(event) or _only_module(run, event)):
         return False
     others = (
         other
         for other in run.of(FunctionCheckpoint)
         if other.place.function is function and other.node is not event.node
     )
-    if any(others) or any(_runs_another(run, event, call) for call in run.calls_beside(event.call)):
+    return not any(others) and _is_trained_alone(run, event, event.call)
+
+
+def _own_model(event: FunctionCheckpoint) -> Instance | None:
+    """The model whose `forward` checkpoints another method of its own: `checkpoint(self._forward, x)`."""
+    function, here = event.function, event.place.function
+    if isinstance(function, Method) and isinstance(function.receiver, Instance) and here is not None:
+        is_own = here.owner is not None and related(function.receiver.cls, here.owner)
+        return function.receiver if is_own and _is_forward(here) else None
+    return None
+
+
+def _is_trained_alone(run: Run, event: Checkpointing, call: Call) -> bool:
+    """Whether ``call``, which runs the region of ``event``, is all that a training step runs of a model."""
+    if any(_runs_another(run, call, other) for other in run.calls_beside(call) if other is not event.call):
         return False
-    return _is_trained_by(run, event)
+    return _is_trained_by(run, event, call)
 
 
-def _is_trained_by(run: Run, event: FunctionCheckpoint) -> bool:
-    """Whether the region, or the one call that leads to it through functions which run nothing else, is trained."""
-    call = event.call
+def _is_forward(function: Function) -> bool:
+    return function.name == "forward" and function.owner is not None and not is_plain(function.owner)
+
+
+def _is_built_once(run: Run, forward: Function) -> bool:
+    """Whether the program builds one module that runs ``forward``: a wrapper may be around blocks elsewhere."""
+    assert forward.owner is not None
+    built = [call for call in run.program.calls if isinstance(call.func, Class) and related(call.func, forward.owner)]
+    return len(built) == 1 and not built[0].place.loops
+
+
+def _is_trained_by(run: Run, event: Checkpointing, call: Call) -> bool:
+    """Whether ``call``, or the one that leads to it through functions which run nothing else, is trained."""
     for _ in range(_CALLERS):
         if _is_trained_at(run, call.place):
             return True
@@ -603,6 +650,8 @@ def _is_model(value: Value) -> bool:
     cls = class_of(value)
     if isinstance(value, Result) and value.call.name.startswith(_MODELS) and value.call.called[:1].islower():
         return True
+    if container_kind(value) == "Sequential" and any(isinstance(part, Instance) for part in held_by(value)):
+        return True
     return is_hf_model(value) or (isinstance(cls, Class) and "torch.nn.Module" in set(bases(cls)))
 
 
@@ -622,17 +671,36 @@ def _only_caller(run: Run, call: Call) -> Call | None:
     function = call.place.function
     if function is None or call.place.loops or not all(map(tests_training, own_guards(call.place))):
         return None
-    calls = [it for it in run.calls_of(function) if not is_gradient_free(it)]
+    calls = [it for it in _calls_of(run, function) if not is_gradient_free(it)]
     return calls[0] if len(calls) == 1 else None
+
+
+def _calls_of(run: Run, function: Function) -> list[Call]:
+    """The calls of ``function``, or of the module whose `forward` it is; none where that is in an `nn.Sequential`."""
+    if not _is_forward(function):
+        return run.calls_of(function)
+    made = run.forwards.get(function.node, [])
+    return made if all(isinstance(unwrapped(it.func), Instance) for it in made) else []
 
 
 def _runs_nothing_else(run: Run, event: Checkpointing, way: tuple[Call, Call]) -> bool:
     """Whether the functions around the calls of ``way``, to ``event``, checkpoint and run no other model."""
     around = [call.place.function for call in way]
-    beside = [call for call in run.program.calls if call.place.function in around and call.node is not event.node]
+    led = {event.node, *(call.node for call in way)}
+    beside = [call for call in run.program.calls if call.place.function in around and call.node not in led]
     checkpoints = {other.node for other in run.of(FunctionCheckpoint)}
-    beside = [call for call in beside if not call.place.excludes(event.place)]
-    return not any(call.node in checkpoints or _is_layer(call.func) for call in beside)
+    beside = [call for call in beside if not call.place.excludes(way[0].place)]
+    return not any(call.node in checkpoints or _is_layer(call.func) or _is_own_step(call) for call in beside)
+
+
+def _is_own_step(call: Call) -> bool:
+    """Whether a `forward` hands on to another function of the program, or to an attribute that is not known."""
+    if call.place.function is None or not _is_forward(call.place.function):
+        return False
+    match call.func:
+        case Attr(base=base):
+            return isinstance(base, Instance)
+    return not isinstance(call.func, Ref | Class | Result)
 
 
 def _is_layer(value: Value) -> bool:
@@ -641,14 +709,14 @@ def _is_layer(value: Value) -> bool:
     return _is_model(value) or (isinstance(cls, str) and cls.startswith("torch.nn.") and not cls.endswith("Loss"))
 
 
-def _runs_another(run: Run, event: Checkpointing, call: Call) -> bool:
-    """Whether ``call`` runs something in the same step that trains too: an encoder before, a decoder behind."""
-    if call.place.loops != event.place.loops or is_gradient_free(call) or call.place.excludes(event.place):
+def _runs_another(run: Run, region: Call, call: Call) -> bool:
+    """Whether ``call`` runs something in the step of ``region`` that trains too: an encoder, a decoder."""
+    if call.place.loops != region.place.loops or is_gradient_free(call) or call.place.excludes(region.place):
         return False
-    if call.order < event.order:
+    if call.order < region.order:
         called = class_of(call.func)
         return isinstance(called, Class) or (isinstance(called, str) and called.startswith("torch.nn."))
     is_open = isinstance(call.func, Param | Unknown) and not _LOSS.search(source_text(call.node.func))
-    passes = (other.order for other in run.of(Backward) if other.place.function is event.place.function)
-    end = min((order for order in passes if order > event.order), default=0)
+    passes = (other.order for other in run.of(Backward) if other.place.function is region.place.function)
+    end = min((order for order in passes if order > region.order), default=0)
     return call.order < end and not call.method and (is_open or _is_layer(call.func))
