@@ -1,8 +1,8 @@
 """`apply_activation_checkpointing` that wraps every module.
 
 ## What it does
-Flags `apply_activation_checkpointing(model)` without `check_fn` and without `auto_wrap_policy`, and a `check_fn` that
-always says yes.
+Flags `apply_activation_checkpointing(model)` without `check_fn` and without `auto_wrap_policy`, and a `check_fn` or a
+policy that says yes to every module: always, or because it asks for nothing but `isinstance(module, nn.Module)`.
 
 ## Why is this bad?
 By default every submodule is wrapped, at every level. A layer inside a block inside a model is recomputed once for each
@@ -11,11 +11,13 @@ saves.
 
 ## Bad
 ```python
+import torch.nn as nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
 
 def wrap(model):
     apply_activation_checkpointing(model)  # error
     apply_activation_checkpointing(model, check_fn=lambda module: True)  # error
+    apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, nn.Module))  # error
 ```
 
 ## Good

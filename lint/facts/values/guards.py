@@ -59,6 +59,8 @@ def either_holds(left: Said, right: Said) -> ast.AST:
             return left[0][0]  # What a `case` or an `except` says is no expression.
         ways += _flat(tests[0]) if len(tests) == 1 else [_at(ast.BoolOp(ast.And(), tests), tests[0])]
     ways = [*{_text(way): way for way in ways}.values()]
+    if len(ways) == 1:
+        return ways[0]
     return left[0][0] if len(ways) > _MOST else _at(ast.BoolOp(ast.Or(), ways), left[0][0])
 
 

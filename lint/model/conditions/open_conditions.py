@@ -37,6 +37,7 @@ _Known: TypeAlias = frozenset[tuple[str, bool]]
 #: The same, and conditions at one place.
 _Held: TypeAlias = frozenset[tuple[str, bool] | tuple[ast.AST, bool]]
 _Guards: TypeAlias = tuple["Guard", ...]
+_GRADIENTS = ast.parse("torch.is_grad_enabled()", mode="eval").body
 #: More conditions than this are not compared to find out whether they cover every case.
 _MAX_CASES = 6
 _LAUNCHED = re.compile(
@@ -55,7 +56,7 @@ def open_conditions(run: Run, report: Report) -> _Guards:
         # A finding about something else speaks of what happens while checkpointing is on.
         enabling = (remark.node for remark in report.notes if run.enables(remark.node))
         around += [place.guards for node in enabling for place in run.places(node)]
-    inside, made = run.running_again(report.node), _made_under(run, report.node)
+    inside, made = run.running_again(report.node), _made_under(run, report.node) | _recording(run, report.node)
     found = [_open(run, rests, inside, _known(guards) | made) for guards in around]
     return min(found, key=len)
 
@@ -72,6 +73,13 @@ def _made_under(run: Run, node: ast.AST) -> frozenset[tuple[ast.AST, bool]]:
     value = value.receiver if isinstance(value, Method) else value
     guards = made_at(value).guards if isinstance(value, Instance | Result) else ()
     return frozenset((guard.test, guard.taken) for guard in guards)
+
+
+def _recording(run: Run, node: ast.AST) -> _Known:
+    """That gradients are on, where a non-reentrant checkpoint at ``node`` runs in training: both times."""
+    entered = [event for event in run.of(Checkpoint) if event.node is node]
+    is_recording = bool(entered) and all(event.reentrant is False for event in entered)
+    return frozenset(conjuncts(_GRADIENTS, True)) if is_recording else frozenset()
 
 
 def _open(run: Run, rests: Iterable[Remark], inside: frozenset[ast.AST], known: _Held) -> _Guards:

@@ -15,6 +15,7 @@ from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
 from .bodies import classes_checked
 from .free_variables import names_bound_by
+from .residuals import is_residual
 
 if TYPE_CHECKING:
     import ast
@@ -108,7 +109,8 @@ class _Search(NamedTuple):
     def inside(self, function: Function, is_followed: bool, depth: int) -> ast.AST | None:
         """The inner checkpoint in the body of ``function``, or of what that surely calls.
 
-        Several of them make a stage, which a checkpoint may be around on purpose: then None.
+        Several of them, one after the other, make a stage, which a checkpoint may be around on purpose: then None.
+        Those that are added to what they get are the layers of one block.
 
         Args:
             function: What runs inside ``outer``.
@@ -116,7 +118,8 @@ class _Search(NamedTuple):
             depth: How many calls further down are looked at.
         """
         calls = self.run.bodies.calls_in(function)
-        if len({id(call.node) for call in calls if self._checkpoints(call, calls, depth)}) > 1:
+        checkpointed = {call.node for call in calls if self._checkpoints(call, calls, depth)}
+        if len(checkpointed) > 1 and not all(is_residual(node, function.node) for node in checkpointed):
             return None
         for call in calls:
             inner = self.events.get(id(call.node)) or _wrapped_here(self.run, call)
