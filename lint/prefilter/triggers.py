@@ -802,7 +802,14 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ),
     (("checkpoint_wrapper", "compile"), ("apply_activation_checkpointing", "compile")),
     (("apply_activation_checkpointing", "fsdp"),),
-    (("utils.checkpoint", "sqrt"), ("utils.checkpoint", "** 0.5"), ("utils.checkpoint", "**0.5")),
+    (
+        ("utils.checkpoint", "sqrt"),
+        ("checkpoint_wrapper", "sqrt"),
+        ("utils.checkpoint", "** 0.5"),
+        ("checkpoint_wrapper", "** 0.5"),
+        ("utils.checkpoint", "**0.5"),
+        ("checkpoint_wrapper", "**0.5"),
+    ),
     ("gradient_checkpointing",),
 )
 

@@ -3,8 +3,8 @@
 ## What it does
 Flags checkpointing enabled on a model of transformers that a hand-written loop then trains in eval mode: because
 `from_pretrained` returns it so and nothing calls `train()`, because `eval()` was the last word before the forward pass,
-or because the loop evaluates, by a context manager of its own too, and does not switch back. The same for a model that a
-`LightningModule` holds: since Lightning 2.2 `fit` no longer calls `train()`, and trains each module in the mode it is
+or because the loop evaluates, by a context manager of its own too, and does not switch back. The same for a model that
+a `LightningModule` holds: since Lightning 2.2 `fit` no longer calls `train()`, and trains each module in the mode it is
 in.
 
 ## Why is this bad?

@@ -1,9 +1,10 @@
 """Checkpointing every k-th layer as if that were the square-root strategy.
 
 ## What it does
-Notes a checkpoint under `if i % k == 0`, alone or beside other conditions (`self.training and ...`), in a variable or a
-method that returns it, where `k` is computed from a square root. The same under `if i in chosen`, where these are the
-numbers of `range(0, n, k)`.
+Notes a checkpoint, or a `checkpoint_wrapper`, under `if i % k == 0`, alone or beside other conditions
+(`self.training and ...`), in a variable or a method that returns it, where `k` is computed from a square root. The same
+for `i in range(0, n, k)`, for a loop over such a range, and for layers that are built with the condition and ask for it
+themselves: `Block(recompute=i % k == 0)`.
 
 ## Why is this bad?
 The square-root strategy checkpoints segments of k layers and keeps only what is between the segments. Checkpointing one
@@ -72,39 +73,6 @@ class Encoder(nn.Module):
         for i, block in enumerate(self.blocks):
             # All but one in each interval.
             x = block(x) if self.is_chosen(i) else checkpoint(block, x, use_reentrant=False)
-        return x
-```
-
-```python
-import math
-import torch.nn as nn
-from torch.utils.checkpoint import checkpoint
-
-class Encoder(nn.Module):
-    def __init__(self, blocks):
-        super().__init__()
-        self.blocks = nn.ModuleList(blocks)
-        every = math.isqrt(len(blocks))
-        self.chosen = set(range(0, len(blocks), every))
-        self.kept = range(0, len(blocks), int(len(blocks) ** 0.5))
-        self.pairs = set(range(0, len(blocks), 2))
-        self.more = set(range(0, len(blocks), every))
-        self.more.update(range(1, len(blocks)))
-
-    def forward(self, x):
-        for i, block in enumerate(self.blocks):
-            if self.training and i in self.chosen:
-                x = checkpoint(block, x, use_reentrant=False)  # error
-            else:
-                x = block(x)
-        for i, block in enumerate(self.blocks):
-            x = block(x) if i not in self.kept else checkpoint(block, x, use_reentrant=False)  # error
-        for i, block in enumerate(self.blocks):
-            x = block(x) if i in self.kept else checkpoint(block, x, use_reentrant=False)
-        for i, block in enumerate(self.blocks):
-            x = checkpoint(block, x, use_reentrant=False) if i in self.pairs else block(x)
-        for i, block in enumerate(self.blocks):
-            x = checkpoint(block, x, use_reentrant=False) if i in self.more else block(x)
         return x
 ```
 
@@ -202,8 +170,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
-from ..model.events import Checkpoint, TorchCheckpoint
-from ..model.flow.square_roots import runs_one_layer, square_root
+from ..model.events import Checkpoint, CheckpointWrap, TorchCheckpoint
+from ..model.flow.square_roots import square_root
 from ..model.needs import together
 from ..model.report import Remark, Report
 
@@ -213,19 +181,17 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT408", "every-kth-layer-as-sqrt", Severity.NOTE
-NEEDS = together(("sqrt", "** 0.5", "**0.5"), TorchCheckpoint)
+NEEDS = together(("sqrt", "** 0.5", "**0.5"), (TorchCheckpoint, CheckpointWrap))
 
 
 def check(run: Run) -> Iterator[Report]:
     """Note layers picked by a square root."""
-    for event in run.of(Checkpoint):
-        for guard in event.place.guards if runs_one_layer(event.call) else ():
-            assigned = square_root(run, event.place, guard)
-            if assigned is not None:
-                yield Report(
-                    event.node,
-                    "checkpointing one layer in k keeps the inside of all others; the square-root strategy needs "
-                    "segments of k layers, and for transformer blocks checkpointing every layer peaks lowest",
-                    notes=(Remark(assigned, "k is a square root"),),
-                )
-                break
+    for event in run.of(Checkpoint, CheckpointWrap):
+        assigned = square_root(run, event.call)
+        if assigned is not None:
+            yield Report(
+                event.node,
+                "checkpointing one layer in k keeps the inside of all others; the square-root strategy needs "
+                "segments of k layers, and for transformer blocks checkpointing every layer peaks lowest",
+                notes=(Remark(assigned, "k is a square root"),),
+            )

@@ -43,7 +43,7 @@ _COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 
 def comes_out_as(run: History, test: ast.AST) -> bool | None:
     """What the condition ``test`` of a function comes out as in train mode, for every object and call; else None."""
-    function = _function_around(run, test)
+    function = function_around(run, test)
     return None if function is None else _truth(run, test, function)
 
 
@@ -230,7 +230,7 @@ def _is_own_store(node: ast.AST) -> bool:
     return False
 
 
-def _function_around(run: History, node: ast.AST) -> Function | None:
+def function_around(run: History, node: ast.AST) -> Function | None:
     """The innermost function of the program that ``node`` stands in."""
     functions = (it for it in run.program.functions.values() if not it.is_lambda and origin(it.node) == origin(node))
     return min((it for it in functions if is_inside(node, it.node)), key=lambda it: extent(it.node), default=None)

@@ -4,41 +4,109 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.exclusion import parts_that_hold
 from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes, is_inside
-from ...facts.objects.classes import related
+from ...facts.nodes import all_nodes
+from ...facts.objects.classes import method_of, related
 from ...facts.origin import origin
-from ...facts.values import Function
+from ...facts.parameters import positional_names
+from ...facts.values import Class, equals, options
 from ..calls.call_targets import call_targets
+from ..calls.put_back import given_for
+from ..conditions.constructed import function_around
 from ..texts.text_values import bound_in
 
 if TYPE_CHECKING:
-    from ...facts.values import Call, Guard, Place
+    from ...facts.values import Call, Function, Guard, Place
     from ..history import History
 
+    _Assignment: TypeAlias = ast.Assign | ast.AnnAssign
 
-def square_root(run: History, place: Place, guard: Guard) -> ast.Assign | None:
-    """Where the `k` of ``guard`` is computed from a square root, when one `i` in `k` is taken; None for others.
+#: Through how many variables and functions a square root is followed.
+_HOPS = 3
+
+
+def square_root(run: History, checkpoint: Call) -> ast.AST | None:
+    """Where the `k` is computed from a square root, when one layer in `k` comes to ``checkpoint``; None for others.
 
     Args:
         run: The program.
-        place: What stands under the condition.
-        guard: A condition around it: `i % k == 0`, alone or beside others, in a variable or a function that returns it.
+        checkpoint: The call that runs, or wraps, a layer.
+    """
+    is_one_layer = _runs_one_layer(run, checkpoint)
+    for guard in checkpoint.place.guards:
+        found = _asked(run, checkpoint.place, guard, is_one_layer)
+        if found is not None:
+            return found
+    return _stepped(run, checkpoint) if is_one_layer else None
+
+
+def _asked(run: History, place: Place, guard: Guard, is_one_layer: bool) -> ast.AST | None:
+    """The same for a condition: `i % k == 0`, alone or beside others, in a variable or a function that returns it.
+
+    What a layer runs itself is under a condition that it was built with, one for each: `Block(recompute=i % k == 0)`.
     """
     for asked, holds in parts_that_hold(guard.test, guard.taken):
-        meant, function = _meant(run, place.function, asked)
+        built_with = _built_with(run, place.function, asked)
+        if built_with is not None:
+            meant, function = built_with
+        elif is_one_layer:
+            meant, function = _meant(run, place.function, asked)
+        else:
+            continue
         for part, is_so in parts_that_hold(meant, holds):
-            chosen = _chosen_from(part, is_so)
-            picked = None if chosen is None else _picked_by_root(run, function, chosen)
-            if picked is not None:
-                return picked
-            k = _taken_one_in(part, is_so)
-            found = _assigned(run, function, k) if k is not None and origin(k) is None else []
-            if len(found) == 1 and _is_of_root(found[0].value):
-                return found[0]
+            k = _taken_one_in(part, is_so) or _taken_by_membership(run, function, part, is_so)
+            found = _root(run, function, k) if k is not None and origin(k) is None else None
+            if found is not None:
+                return found
+    return None
+
+
+def _built_with(run: History, function: Function | None, asked: ast.AST) -> tuple[ast.AST, Function | None] | None:
+    """The condition that an attribute of a layer holds, for each layer another one, and the function around that."""
+    match asked:
+        case ast.Attribute(value=ast.Name(id="self"), attr=name) if function is not None and function.owner is not None:
+            classes = (cls for cls in run.program.classes if related(cls, function.owner))
+            held = [option for cls in classes for it in run.uses.writes_to(cls, name) for option in options(it.value)]
+            nodes = {it.node for it in held if equals(it, False) is not True}
+            node = nodes.pop() if len(nodes) == 1 else None
+            if isinstance(node, ast.Compare | ast.UnaryOp | ast.BoolOp):
+                return node, function_around(run, node)
+    return None
+
+
+def _stepped(run: History, checkpoint: Call) -> ast.AST | None:
+    """The same for a loop that goes from each k-th layer to the next: `for i in range(0, n, k): ... layers[i]`."""
+    for loop in checkpoint.place.loops:
+        if isinstance(loop, ast.For | ast.comprehension) and _takes_from(checkpoint, loop):
+            k = _step(loop.iter)
+            found = _root(run, checkpoint.place.function, k) if k is not None and origin(k) is None else None
+            if found is not None:
+                return found
+    return None
+
+
+def _takes_from(checkpoint: Call, loop: ast.For | ast.comprehension) -> bool:
+    """Whether the loop gives the layer itself, or the index at which it stands in a list."""
+    match checkpoint.node.args[:1], loop.target:
+        case [ast.Name(id=name)], ast.Name(id=target):
+            return name == target
+        case [ast.Subscript(slice=ast.Name(id=name))], ast.Name(id=target):
+            return name == target
+    return False
+
+
+def _step(node: ast.AST) -> ast.Name | ast.Attribute | None:
+    """The `k` of `range(start, end, k)` and of `layers[::k]`."""
+    match node:
+        case ast.Call(func=ast.Name(id="range"), args=[_, _, ast.Name() | ast.Attribute() as k]):
+            return k
+        case ast.Subscript(slice=ast.Slice(step=ast.Name() | ast.Attribute() as k)):
+            return k
+        case ast.Call(func=ast.Name(id="set" | "list" | "tuple" | "frozenset"), args=[given]):
+            return _step(given)
     return None
 
 
@@ -53,59 +121,24 @@ def _taken_one_in(part: ast.AST, holds: bool) -> ast.Name | ast.Attribute | None
     return None
 
 
-def _chosen_from(part: ast.AST, holds: bool) -> ast.Name | ast.Attribute | None:
-    """The `chosen` of `i in chosen` that holds, and of `i not in chosen` that does not; None for others."""
+def _taken_by_membership(
+    run: History, function: Function | None, part: ast.AST, holds: bool
+) -> ast.Name | ast.Attribute | None:
+    """The `k` of `i in range(0, n, k)` that holds, also of a set that holds such indices."""
     match part:
-        case ast.Compare(left=ast.Name(), ops=[ast.In() | ast.NotIn() as op], comparators=[held]):
-            is_among = holds == isinstance(op, ast.In)
-            return held if is_among and isinstance(held, ast.Name | ast.Attribute) and origin(held) is None else None
+        case ast.Compare(ops=[ast.In() | ast.NotIn() as op], comparators=[held]) if holds == isinstance(op, ast.In):
+            listed = [held] if not isinstance(held, ast.Name | ast.Attribute) else _values(run, function, held)
+            return _step(listed[0]) if len(listed) == 1 else None
     return None
-
-
-def _picked_by_root(run: History, function: Function | None, chosen: ast.Name | ast.Attribute) -> ast.Assign | None:
-    """Where the numbers in ``chosen`` are set once, to every k-th one, if that k is a square root."""
-    found = _assigned(run, function, chosen)
-    if len(found) != 1 or _is_changed(run, chosen):
-        return None
-    numbers: ast.expr = found[0].value
-    match numbers:
-        case ast.Call(func=ast.Name("set" | "frozenset" | "list" | "tuple"), args=[listed], keywords=[]):
-            numbers = listed
-    match numbers:
-        case ast.Call(func=ast.Name("range"), args=[_, _, step], keywords=[]):
-            return found[0] if _is_root_at(run, found[0], step) else None
-    return None
-
-
-def _is_root_at(run: History, assigned: ast.Assign, number: ast.expr) -> bool:
-    """Whether ``number``, in an assignment, is a square root, by itself or as the one value of a variable there."""
-    if not isinstance(number, ast.Name):
-        return _is_of_root(number)
-    functions = [it for cls in run.program.classes for it in cls.body.values() if isinstance(it, Function)]
-    around = next((it.node for it in functions if is_inside(assigned, it.node)), None)
-    values = _assignments(around or run.program.tree).get(number.id, [])
-    return len(values) == 1 and _is_of_root(values[0].value)
-
-
-def _is_changed(run: History, chosen: ast.Name | ast.Attribute) -> bool:
-    """Whether numbers may come into ``chosen`` or go out of it: `chosen.add(last)`, `chosen |= more`."""
-    return ast.unparse(chosen) in _changed(run.program.tree)
-
-
-@lru_cache(maxsize=16)
-def _changed(tree: ast.AST) -> frozenset[str]:
-    """What a method is called of, and what an augmented assignment changes."""
-    calls = (part.func for part in ast.walk(tree) if isinstance(part, ast.Call))
-    called = (func.value for func in calls if isinstance(func, ast.Attribute))
-    changed = (part.target for part in ast.walk(tree) if isinstance(part, ast.AugAssign))
-    return frozenset(map(ast.unparse, (*called, *changed)))
 
 
 def _meant(run: History, function: Function | None, asked: ast.AST) -> tuple[ast.AST, Function | None]:
-    """The expression that a variable holds, or a function returns where it does not return `False`, and around it."""
+    """What a variable or a parameter holds, or a function returns where it does not return `False`, and around it."""
     match asked:
         case ast.Name(id=name) if function is not None:
-            return bound_in(all_nodes(function.node)).get(name, asked), function
+            bound = bound_in(all_nodes(function.node)).get(name)
+            passed = _passed(run, function, asked) if bound is None else None
+            return (bound or asked, function) if passed is None else (passed, function_around(run, passed))
         case ast.Call():
             called = {id(call.func): target for call in run.calls_at(asked) for target in call_targets(call.func)}
             targets = {target.function.node: target.function for target in called.values()}
@@ -124,16 +157,56 @@ def _returned_by(function: Function) -> ast.expr | None:
     return kept[0] if len(kept) == 1 else None
 
 
-def runs_one_layer(checkpoint: Call) -> bool:
-    """Whether a checkpoint runs the layer of this iteration, `layer` or `layers[i]`: no segment that begins here."""
-    names = {name for loop in checkpoint.place.loops if isinstance(loop, ast.For) for name in names_in(loop.target)}
-    match checkpoint.node.args:
-        case [ast.Name(id=name), *_] | [ast.Subscript(slice=ast.Name(id=name)), *_]:
+def _runs_one_layer(run: History, checkpoint: Call) -> bool:
+    """Whether a checkpoint, or a helper that makes it, runs the layer of this iteration: `layer` or `layers[i]`."""
+    given = checkpoint.node.args[0] if checkpoint.node.args else None
+    way = run.path_to(checkpoint) or [checkpoint]
+    for call, caller in zip(reversed(way), [*reversed(way[:-1]), None], strict=True):
+        if given is None or _is_of_iteration(given, call):
+            return given is not None
+        function = call.place.function
+        given = given_for(function, caller, given) if function is not None and caller is not None else None
+    return False
+
+
+def _is_of_iteration(given: ast.expr, call: Call) -> bool:
+    loops = (loop for loop in call.place.loops if isinstance(loop, ast.For | ast.comprehension))
+    names = {name for loop in loops for name in names_in(loop.target)}
+    match given:
+        case ast.Name(id=name) | ast.Subscript(slice=ast.Name(id=name)):
             return name in names
     return False
 
 
-def _assigned(run: History, function: Function | None, k: ast.Name | ast.Attribute) -> list[ast.Assign]:
+def _values(run: History, function: Function | None, name: ast.Name | ast.Attribute) -> list[ast.expr]:
+    """What is assigned to ``name``."""
+    return [found.value for found in _assigned(run, function, name) if found.value is not None]
+
+
+def _root(run: History, function: Function | None, k: ast.Name | ast.Attribute) -> ast.AST | None:
+    """What makes ``k`` of a square root: the only assignment to it, or the only argument that is given for it."""
+    found = _assigned(run, function, k)
+    if found:
+        value = found[0].value if len(found) == 1 else None
+        return found[0] if value is not None and _comes_of_root(run, found[0], value, _HOPS) else None
+    passed = _passed(run, function, k)
+    return passed if passed is not None and _comes_of_root(run, passed, passed, _HOPS) else None
+
+
+def _passed(run: History, function: Function | None, name: ast.AST) -> ast.expr | None:
+    """The one expression that calls of ``function`` give for its parameter ``name``; None for several."""
+    if function is None or not isinstance(name, ast.Name) or name.id not in positional_names(function.node):
+        return None
+    built = (it for it in run.program.calls if isinstance(it.func, Class))
+    calls = [it for it in built if isinstance(it.func, Class) and method_of(it.func, "__init__") is function]
+    skips = bool(calls) or function.owner is not None
+    names = positional_names(function.node)[skips:]
+    given = [call.written_arguments(names).get(name.id) for call in calls or run.calls_of(function)]
+    found = {id(it): it for it in given}
+    return found.popitem()[1] if len(found) == 1 else None
+
+
+def _assigned(run: History, function: Function | None, k: ast.Name | ast.Attribute) -> list[_Assignment]:
     """The assignments to ``k`` in ``function``, in the classes of its object for an attribute; else in the file."""
     tree = run.program.tree
     scopes: list[ast.AST] = [tree if function is None else function.node]
@@ -144,25 +217,50 @@ def _assigned(run: History, function: Function | None, k: ast.Name | ast.Attribu
 
 
 @lru_cache(maxsize=16)
-def _assignments(scope: ast.AST) -> dict[str, list[ast.Assign]]:
+def _assignments(scope: ast.AST) -> dict[str, list[_Assignment]]:
     """The assignments in ``scope``, by what each is to."""
-    found: dict[str, list[ast.Assign]] = {}
-    for node in (part for part in ast.walk(scope) if isinstance(part, ast.Assign)):
-        for target in node.targets:
-            found.setdefault(ast.unparse(target), []).append(node)
+    found: dict[str, list[_Assignment]] = {}
+    for node in ast.walk(scope):
+        if isinstance(node, ast.Assign | ast.AnnAssign):
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                found.setdefault(ast.unparse(target), []).append(node)
     return found
 
 
-def _is_of_root(value: ast.expr) -> bool:
-    """Whether a square root is in it, whatever a flag says."""
+def _comes_of_root(run: History, at: ast.AST, value: ast.expr, hops: int) -> bool:
+    """Whether a square root is in ``value``, by a variable or a function of the program too, whatever a flag says.
+
+    Args:
+        run: The program.
+        at: Where ``value`` stands.
+        value: An expression.
+        hops: Through how many more variables and functions to look.
+    """
     parts = list(all_nodes(value))
-    return any(map(_is_root, parts)) and not any(isinstance(part, ast.IfExp) for part in parts)
+    if any(isinstance(part, ast.IfExp) for part in parts):
+        return False
+    return any(map(_is_root, parts)) or (hops > 0 and any(_is_made_of(run, at, part, hops) for part in parts))
+
+
+def _is_made_of(run: History, at: ast.AST, part: ast.AST, hops: int) -> bool:
+    """Whether what ``part`` names, or what it calls gives, comes of a square root."""
+    match part:
+        case ast.Name(ctx=ast.Load()):
+            function = function_around(run, at)
+            held = _values(run, function, part)
+            only = held[0] if len(held) == 1 else (None if held else _passed(run, function, part))
+            return only is not None and _comes_of_root(run, only, only, hops - 1)
+        case ast.Call():
+            targets = {target.function for call in run.calls_at(part) for target in call_targets(call.func)}
+            returned = _returned_by(targets.pop()) if len(targets) == 1 else None
+            return returned is not None and _comes_of_root(run, returned, returned, hops - 1)
+    return False
 
 
 def _is_root(node: ast.AST) -> bool:
     match node:
-        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)):
-            return name in ("sqrt", "isqrt")
+        case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in ("sqrt", "isqrt"):
+            return True
         case ast.BinOp(op=ast.Pow(), right=ast.Constant(value=0.5)):
             return True
     return False
