@@ -54,6 +54,7 @@ from .container_methods import dict_method, grow
 from .entry_points import fire_run, signature_run
 from .field_calls import OF_FIELDS
 from .grad_mode import STACK_METHODS, set_by_call, use_stack
+from .hyperparameters import KEEP, keep_arguments
 from .mappings import MAPPINGS
 
 if TYPE_CHECKING:
@@ -111,6 +112,8 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             return as_dict(held, call.node, walk.place)
         case Attr(base=held, name="get_submodule" | "get_parameter"):
             return _submodule(held, call)
+        case Attr(base=Instance() as held, name=name) if name == KEEP:
+            return keep_arguments(walk, held, call)
         case Attr(name=name) if name in STACK_METHODS:
             use_stack(walk, call)
             return None
@@ -136,15 +139,17 @@ def _submodule(held: Value, call: Call) -> Value | None:
 
     So does ``model.get_parameter("head.weight")``.
     """
-    match call.args:
-        case [Const(str(path))] if all(name.isidentifier() or name.isdecimal() for name in path.split(".")):
-            for name in path.split("."):
-                if name.isdecimal():
-                    held = get_item(held, Const(int(name)), call.node)
-                else:
-                    held = get_attribute(held, name, call.node)
-            return held
-    return None
+    paths = [text_of(option) or "" for option in options(call.args[0])] if len(call.args) == 1 else []
+    if not paths or not all(name.isidentifier() or name.isdecimal() for path in paths for name in path.split(".")):
+        return None
+    return join(*(_at_path(held, path, call) for path in paths))
+
+
+def _at_path(held: Value, path: str, call: Call) -> Value:
+    for name in path.split("."):
+        is_number = name.isdecimal()
+        held = get_item(held, Const(int(name)), call.node) if is_number else get_attribute(held, name, call.node)
+    return held
 
 
 def _partial(walk: Walk, call: Call) -> Value | None:

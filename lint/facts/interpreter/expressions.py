@@ -7,7 +7,18 @@ import re
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..objects.attributes import get_attribute
-from ..objects.containers import GAP, each, elements, is_none, iterate, length_of, text_of, together
+from ..objects.containers import (
+    GAP,
+    each,
+    elements,
+    is_none,
+    iterate,
+    length_of,
+    repeated_length,
+    text_of,
+    together,
+    total_length,
+)
 from ..objects.dataclass_fields import attributes_as_dict
 from ..objects.dicts import merge_into
 from ..objects.enums import key_text
@@ -84,6 +95,7 @@ def _call(walk: Walk, node: ast.Call) -> Value:
 
 def _sequence(walk: Walk, node: ast.List | ast.Tuple | ast.Set) -> Value:
     items: list[Value] = []
+    spread: list[Value] = []
     is_open = False
     for element in node.elts:
         value = evaluate(walk, element.value if isinstance(element, ast.Starred) else element)
@@ -92,7 +104,11 @@ def _sequence(walk: Walk, node: ast.List | ast.Tuple | ast.Set) -> Value:
         else:
             items += elements(value) or _one_for_all(value, element)
             is_open = is_open or not isinstance(value, Seq) or value.open
-    return Seq(type(node).__name__.lower(), items, is_open, node, walk.place)
+            spread.append(value)
+    made = Seq(type(node).__name__.lower(), items, is_open, node, walk.place)
+    more = total_length(spread)
+    made.count = None if more is None or isinstance(node, ast.Set) else len(node.elts) - len(spread) + more
+    return made
 
 
 def _one_for_all(held: Value, node: ast.Starred) -> list[Value]:
@@ -185,11 +201,15 @@ def _combined(walk: Walk, left: Value, right: Value, node: ast.BinOp) -> Value:
             made = Dict(dict(left.items), left.open, node, walk.place)
             merge_into(made, right)
             return made
-        case Seq(kind, items), _, ast.Mult():
-            return Seq(kind, [*items], True, node, walk.place)
+        case (Seq(kind, items) as listed, times, ast.Mult()) | (times, Seq(kind, items) as listed, ast.Mult()):
+            repeated = Seq(kind, [*items], True, node, walk.place)
+            repeated.count = repeated_length(listed, times)
+            return repeated
         case Seq(), Seq(), ast.Add():
             items, is_whole = together(left.items, right.items)
-            return Seq(left.kind, items, left.open or right.open or not is_whole, node, walk.place)
+            joined = Seq(left.kind, items, left.open or right.open or not is_whole, node, walk.place)
+            joined.count = total_length((left, right))
+            return joined
         case Const(str(a)), Const(str(b)), ast.Add() if len(a) + len(b) < 10_000:
             return Const(a + b, node)
         case Const(str(pattern)), _, ast.Mod():
@@ -277,8 +297,11 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
     if isinstance(node, ast.DictComp) and len(node.generators) == 1 and _are_entries(keys := keys_of(first)):
         return _entries_in_turn(walk, node, keys)
     walk.scope = Scope(node, outside)
+    count: int | None = 1
     for generator in node.generators:
         passed = first if generator is node.generators[0] else evaluate(walk, generator.iter)
+        length = None if generator.ifs else length_of(passed)
+        count = None if count is None or length is None else count * length
         element = iterate(passed, generator.iter)
         walk.place = walk.place._replace(loops=(*walk.place.loops, generator))
         assign(walk, generator.target, element, generator)
@@ -292,8 +315,7 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
         made: Dict | Seq = Dict({key: evaluate(walk, node.value)}, True, node, place)
     else:
         made = Seq("list", [evaluate(walk, node.elt)], True, node, place)
-    plain = _is_plain(node) and _has_own_entries(node, passed)
-    made.count = length_of(passed) if plain else None
+    made.count = count if _has_own_entries(node, passed) else None
     walk.scope, walk.place = outside, place
     return made
 
@@ -371,7 +393,9 @@ def _entries_in_turn(walk: Walk, node: ast.DictComp, passed: Seq) -> Dict:
 def _has_own_entries(node: ast.expr, passed: Value) -> bool:
     """Whether each iteration of a comprehension adds an entry: in a dict, one whose key has a number of a range."""
     if not isinstance(node, ast.DictComp):
-        return True
+        return not isinstance(node, ast.SetComp)
+    if len(node.generators) > 1:
+        return False
     counts = isinstance(passed, Result) and passed.call.name == "builtins.range"
     shown = node.key.values if isinstance(node.key, ast.JoinedStr) else [node.key]
     texts = [ast.unparse(part.value if isinstance(part, ast.FormattedValue) else part) for part in shown]

@@ -27,7 +27,7 @@ from ..values import (
 from .classes import ancestors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from ..values import Call, Guard
 
@@ -50,8 +50,6 @@ GAP = "{}"
 #: Elements of a list that are known one by one.
 MAX_ITEMS = 4_096
 _ZIP = "builtins.zip"
-#: Calls that go through what they are given side by side.
-_IN_STEP = (_ZIP, "itertools.pairwise")
 _MODULE_CONTAINERS = ("ModuleList", "Sequential", "ModuleDict")
 _CONTAINER_NAMES = frozenset(
     f"{where}.{kind}"
@@ -259,12 +257,12 @@ def length_of(value: Value) -> int | None:
             return value.count if value.open or value.optional else len(items)
         case Dict(items):
             return value.count if value.open else len(items)
+        case Const(str(text)):
+            return len(text)
         case Result(call) if call.name in _SAME_ELEMENTS or call.name == "builtins.enumerate":
             return length_of(call.args[0]) if call.args else None
-        case Result(call) if call.name == "builtins.range":
-            return _iterations(call)
-        case Result(call) if call.name in _IN_STEP:
-            return _shortest(call)
+        case Result(call) if call.name in _COUNTS:
+            return None if call.open_args else _COUNTS[call.name](call)
         case Result(call) if container_kind(value) == "Sequential" and not _is_dict(call.args):
             return None if call.spread_count is None else len(call.args) + call.spread_count
         case Result(call) if is_module_list(value) and len(call.args) == 1:
@@ -279,7 +277,7 @@ def _shortest(call: Call) -> int | None:
     lengths = [length_of(given) for given in call.args]
     known = [length for length in lengths if length is not None]
     takes_turns = len({id(given) for given in call.args}) < len(call.args) or any(map(_is_iterator, call.args))
-    if call.open_args or takes_turns or not known or len(known) < len(lengths):
+    if takes_turns or not known or len(known) < len(lengths):
         return None
     return min(known) if call.name == _ZIP else max(0, known[0] - 1)
 
@@ -291,10 +289,43 @@ def _is_iterator(value: Value) -> bool:
     )
 
 
-def _iterations(call: Call) -> int | None:
-    bounds = [value.value for value in call.args if isinstance(value, Const) and isinstance(value.value, int)]
-    known = len(bounds) == len(call.args) in (1, 2) and not call.open_args
+def total_length(parts: Iterable[Value]) -> int | None:
+    """How many elements ``parts`` hold in all; None where the file does not decide it.
+
+    Nor of those with an element for what is never made: `[Block() for _ in range(0)]`.
+    """
+    known = [(length_of(part), part) for part in parts]
+    counted = [length for length, part in known if length or (length == 0 and not elements(part))]
+    return sum(counted) if len(counted) == len(known) else None
+
+
+def repeated_length(value: Value, times: Value) -> int | None:
+    """How long ``value * times`` is, a list; None where the file does not decide it."""
+    length, number = length_of(value), number_of(times)
+    return None if length is None or number is None else length * max(number, 0)
+
+
+def number_of(value: Value) -> int | None:
+    """The whole number that ``value`` is; None for anything else."""
+    return value.value if isinstance(value, Const) and type(value.value) is int else None
+
+
+def _length_of_range(call: Call) -> int | None:
+    bounds = [number for number in map(number_of, call.args) if number is not None]
+    known = len(bounds) == len(call.args) in (1, 2, 3) and bounds[2:] != [0]
     return len(range(*bounds)) if known else None
+
+
+#: Functions that make something to loop over, and how many elements it has.
+_COUNTS: dict[str, Callable[[Call], int | None]] = {
+    "builtins.range": _length_of_range,
+    _ZIP: _shortest,
+    "itertools.pairwise": _shortest,
+    "itertools.chain": lambda call: total_length(call.args),
+    "itertools.repeat": lambda call: number_of(call.argument(1, "times")),
+    "numpy.linspace": lambda call: number_of(call.argument(2, "num")),
+    "torch.linspace": lambda call: number_of(call.argument(2, "steps")),
+}
 
 
 def fill(held: Result, added: list[Value], node: ast.AST, count: int | None) -> None:
