@@ -262,8 +262,9 @@ from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant
 from ..model.libraries.units import whole_units
 from ..model.needs import together
-from ..model.regions.own_wrappers import is_around_each_block
+from ..model.regions.own_wrappers import is_around_each_block, runs_in_several_blocks
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
+from ..model.types import unwrapped
 
 if TYPE_CHECKING:
     import ast
@@ -294,14 +295,19 @@ def check(run: Run) -> Iterator[Report]:
 
 def _segments(run: Run, unit: ShardedUnit) -> list[TorchCheckpoint]:
     """The reentrant checkpoints in the forward of the unit, if they are more than one."""
-    inside = {function.node for function in trained_region(run, unit.module).functions}
+    region = trained_region(run, unit.module)
+    inside = {function.node for function in region.functions}
     found = {
         event.node: event
         for event in run.of(TorchCheckpoint)
         if event.place.function is not None and event.place.function.node in inside
     }
     made = [event for event in found.values() if _times(event)]
-    several = sum(map(_times, made)) > 1 or any(_is_repeated(run, it, inside) or _is_in_blocks(run, it) for it in made)
+    model = unwrapped(unit.module)
+    several = sum(map(_times, made)) > 1 or any(
+        _is_repeated(run, it, inside) or _is_in_blocks(run, it) or runs_in_several_blocks(it, model, region)
+        for it in made
+    )
     return [event for event in found.values() if event.reentrant] if several else []
 
 

@@ -55,6 +55,17 @@ else:
     (args,) = parser.parse_args_into_dataclasses()
 Trainer("base", args=args).train()
 """
+WHOLE = """\
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+accelerator = Accelerator()
+model = AutoModelForCausalLM.from_pretrained("gpt2").train()
+model.gradient_checkpointing_enable({"use_reentrant": True})
+model = accelerator.prepare(model)
+for batch in loader:
+    accelerator.backward(model(**batch).loss)
+"""
 LOOP = """\
 from accelerate import Accelerator
 from transformers import GPT2Config, GPT2LMHeadModel
@@ -105,6 +116,19 @@ def lines(process):
 
 def test_each_alone_is_fine(project):
     assert found(".", cwd=project) == []
+
+
+@pytest.mark.parametrize(
+    ("sharding", "is_found"),
+    [("", True), ("  fsdp_sharding_strategy: FULL_SHARD\n", True), ("  fsdp_sharding_strategy: NO_SHARD\n", False)],
+)
+def test_a_launcher_says_how_much_of_a_whole_model_is_sharded(project, sharding, is_found):
+    (project / "whole.py").write_text(WHOLE)
+    policy = "  fsdp_auto_wrap_policy: NO_WRAP\n"
+    (project / "fsdp.yaml").write_text(
+        ACCELERATE.replace("version: 2", "version: 1").replace("true", "false") + policy + sharding
+    )
+    assert found("whole.py", "--config", "fsdp.yaml", cwd=project) == (["whole.py:6:1 CKPT302"] if is_found else [])
 
 
 def test_a_script_with_the_configuration_of_its_launcher(project):

@@ -23,6 +23,12 @@ _DEFAULTS: dict[str, object] = {
     "activation_checkpointing": False,
     "activation_checkpointing_offload": False,
 }
+#: How the file calls options of FSDP that decide what is freed when, and how the plugin does.
+_SHARDING = {
+    "sharding_strategy": "sharding_strategy",
+    "reshard_after_forward": "reshard_after_forward",
+    "transformer_layer_cls_to_wrap": "transformer_cls_names_to_wrap",
+}
 _ANCHORS = ("fsdp_config", "deepspeed_config", "distributed_type")
 
 
@@ -55,7 +61,7 @@ def _plugin(document: Document, program: Program) -> Call:
     given = {("fsdp_version" if name == "version" else name): value for name, value in chosen.items.items()}
     section = _section(document, "fsdp_config")
     keys = {("fsdp_version" if name == "version" else name): _key(section, name) for name in _DEFAULTS}
-    given |= _policy(section)
+    given |= _policy(section) | _sharding(section)
     call = call_of(document, program, _PLUGIN, given, anchors=_ANCHORS, keys=keys, section=section)
     # The launcher is there before the script begins.
     call.order = 0
@@ -71,6 +77,12 @@ def _policy(section: Dict) -> dict[str, Value]:
     if is_absent(policy) is True:
         return {}
     return {"auto_wrap_policy": Const(None, policy.node) if equals(policy, "NO_WRAP", "no_wrap") else policy}
+
+
+def _sharding(section: Dict) -> dict[str, Value]:
+    """How much of a unit is sharded, and the classes of which each module is one, where the file says it."""
+    asked = {name: section.get(_key(section, option)) for option, name in _SHARDING.items()}
+    return {name: value for name, value in asked.items() if is_absent(value) is not True}
 
 
 def _key(section: Dict, name: str) -> str:

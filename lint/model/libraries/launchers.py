@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.objects.containers import container_kind
 from ...facts.values import (
     Absent,
     Class,
@@ -17,7 +18,7 @@ from ...facts.values import (
 from ..events import ACCELERATOR, DdpWrap, FlagWrite, HandOver, HfEnable, SwiftArgs, TrainerBuild, strategy_of
 from ..events.extract import args_of
 from ..names import canonical
-from ..types import is_hf_model
+from ..types import is_hf_model, unwrapped
 from .sharding import class_of
 from .trainer import finds_unused, is_enabled, speaks_of_ddp
 
@@ -91,9 +92,9 @@ def _may_be_switched_on(run: Run, args: TrainerArgs, value: Value) -> bool:
 
 def trained_region(run: Run, module: Value) -> Region:
     """What a training step of ``module`` runs: the step of a LightningModule, the forward pass of a plain one."""
-    cls = class_of(module)
+    cls, whole = class_of(module), unwrapped(module)
     if not isinstance(cls, Class):
-        return run.bodies.of()
+        return run.bodies.of(*([whole] if container_kind(whole) == "Sequential" else []))
     step = next((cls.body[name] for name in _STEPS if isinstance(cls.body.get(name), Function)), cls.instance)
     return run.bodies.of(step)
 

@@ -41,9 +41,10 @@ if TYPE_CHECKING:
 _MARKED = "torch.distributed.fsdp.wrap"
 #: The settings that make units of some modules, by any launcher.
 _PARTING = ("auto_wrap_policy", "activation_checkpointing_policy", "transformer_cls_names_to_wrap", "min_num_params")
-_STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD")
+#: The strategies that shard, by their names and by the numbers that accelerate takes for them.
+_STRATEGIES = ("FULL_SHARD", "SHARD_GRAD_OP", "HYBRID_SHARD", "1", "2", "4")
 #: Those that free the parameters of a unit as soon as its forward pass is over.
-_FREEING = ("FULL_SHARD", "HYBRID_SHARD")
+_FREEING = ("FULL_SHARD", "HYBRID_SHARD", "1", "4")
 #: The names of the classes that a Trainer's `fsdp_config` makes units of.
 _NAMED_UNITS = ("transformer_layer_cls_to_wrap", "fsdp_transformer_layer_cls_to_wrap")
 
@@ -155,22 +156,32 @@ def _is_first(plugin: Call) -> bool:
 
 def _is_whole(settings: Call) -> bool:
     """Whether the settings of FSDP shard the parameters of a whole model together."""
-    asked = [settings.keyword(name) for name in _PARTING]
     strategy = settings.keyword("sharding_strategy")
-    plain = all(isinstance(value, Absent) or equals(value, None) for value in asked)
-    return plain and not settings.open_kwargs and (isinstance(strategy, Absent) or _is_one_of(strategy, _STRATEGIES))
+    is_sharded = _is_left_out(strategy) or _is_one_of(strategy, _STRATEGIES)
+    parts_nothing = _is_told_to_part_nothing(settings) or all(_is_left_out(settings.keyword(it)) for it in _PARTING)
+    return is_sharded and parts_nothing and not settings.open_kwargs
+
+
+def _is_told_to_part_nothing(settings: Call) -> bool:
+    """Whether accelerate's plugin says so by name; what would choose the modules is not read then."""
+    policy = settings.keyword("auto_wrap_policy")
+    return isinstance(policy, Const) and str(policy.value).upper() == "NO_WRAP"
+
+
+def _is_left_out(value: Value) -> bool:
+    return isinstance(value, Absent) or equals(value, None) is True
 
 
 def _frees(settings: Call) -> bool:
     """Whether the parameters of a unit are freed after its forward pass, as they are by default."""
     asked = [settings.keyword(name) for name in ("sharding_strategy", "reshard_after_forward")]
-    return all(isinstance(value, Absent) or equals(value, None) or _is_one_of(value, _FREEING) for value in asked)
+    return all(_is_left_out(value) or _is_one_of(value, _FREEING) for value in asked)
 
 
 def _is_one_of(strategy: Value, names: tuple[str, ...]) -> bool:
     match strategy:
-        case Const(str(name)) | Ref(name):
-            return name.rpartition(".")[2].upper() in names
+        case Const(str() | int() as name) | Ref(name):
+            return str(name).rpartition(".")[2].upper() in names
     return False
 
 

@@ -1,16 +1,27 @@
-"""Modules of the program that make a checkpoint around another module: `Recomputed(Block())`."""
+"""Modules of the program that make a checkpoint: around another module, `Recomputed(Block())`, or inside of them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import is_own_attribute
+from ...facts.objects.classes import ancestors
+from ...facts.objects.containers import container_kind, held_by
+from ...facts.values import Class, Function, Instance, Value, options
 from ..calls.handed_on import handed_on
+from ..conditions.guards import tests_training
+from ..tensors.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
-    from ...facts.values import Place, Value
-    from ..events import FunctionCheckpoint
+    from collections.abc import Iterator
+
+    from ...facts.values import Place
+    from ..events import FunctionCheckpoint, TorchCheckpoint
     from ..history import History
+    from .region import Region
+
+#: Methods that make what a module holds: those by which Lightning lets a module do so later, too.
+_CONSTRUCTORS = ("__init__", "configure_model", "configure_sharded_model")
 
 
 def is_around_each_block(run: History, checkpoint: FunctionCheckpoint) -> bool:
@@ -24,7 +35,38 @@ def is_around_each_block(run: History, checkpoint: FunctionCheckpoint) -> bool:
 
 def _is_in_constructor(place: Place) -> bool:
     entered = () if place.function is None else (place.function.node,)
-    return any(getattr(function, "name", "") == "__init__" for function in (*place.callees, *entered))
+    return any(getattr(function, "name", "") in _CONSTRUCTORS for function in (*place.callees, *entered))
+
+
+def runs_in_several_blocks(checkpoint: TorchCheckpoint, model: Value, region: Region) -> bool:
+    """Whether the method that checkpoints runs in several objects of its class, or several times in one.
+
+    Args:
+        checkpoint: The checkpoint.
+        model: The model that is asked for.
+        region: What a training step of the model runs.
+    """
+    function = checkpoint.place.function
+    owner = None if function is None else function.owner
+    if owner is None:
+        return False
+    trained = (call for call in region.calls if not is_gradient_free(call))
+    always = (call for call in trained if all(map(tests_training, region.conditions_of(call))))
+    called = [*((call.func, bool(call.place.loops)) for call in always), (model, False)]
+    blocks = [is_repeated for module, is_repeated in called for is_repeated in _blocks(module, owner, is_repeated)]
+    return len(blocks) > 1 or True in blocks
+
+
+def _blocks(module: Value, owner: Class, is_repeated: bool) -> Iterator[bool]:
+    """For each object of the class ``owner`` that a call of ``module`` runs, whether it stands for several."""
+    match options(module):
+        case (Instance(cls, made),) if not container_kind(module):
+            runs_own = not isinstance(cls.body.get("forward"), Function)
+            if cls is owner or (runs_own and owner in ancestors(cls)):
+                yield is_repeated or (made is not None and bool(made.place.loops))
+        case (held,) if container_kind(held) == "Sequential":
+            for part in held_by(held):
+                yield from _blocks(part, owner, is_repeated)
 
 
 def inputs_of(run: History, checkpoint: FunctionCheckpoint) -> list[Value]:
