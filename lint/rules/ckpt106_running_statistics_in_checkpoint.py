@@ -656,17 +656,24 @@ def _last(module: Result) -> str:
 
 def _may_keep(run: Run, part: Value, whole: Result) -> bool:
     """Whether ``part``, or something that it is a part of up to the ``whole``, may keep its statistics."""
-    owners = list(_owners(part))
-    changed = isinstance(part, Element) and _changes_blocks(run, owners)
+    owners, entered = list(_owners(part)), unwrapped(part)
+    changed = _changes_blocks(run, owners) if isinstance(entered, Element) else _gets_other_blocks(run, entered)
     return changed or any(run.may_keep_statistics(module) for module in (*owners, whole))
 
 
 def _owners(part: Value) -> Iterator[Value]:
     """``part`` and what it is a part of: a block, the layer of it, the model."""
     yield part
-    match part:
-        case Element(of=outer) | Attr(base=outer):
+    match unwrapped(part):
+        case Element(of=outer) | Attr(base=outer) as inner:
+            if inner is not part:
+                yield inner
             yield from _owners(outer)
+
+
+def _gets_other_blocks(run: Run, layer: Value) -> bool:
+    """Whether blocks of ``layer`` are replaced: `layer[i] = Block(layer[i])`."""
+    return any(same(option, layer) for store in run.program.stores for option in options(store.obj))
 
 
 def _changes_blocks(run: Run, owners: list[Value]) -> bool:

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from ...facts.nodes import returned_by
 from ...facts.objects.classes import ancestors
+from ...facts.objects.containers import GAP
 from ...facts.origin import origin
 from ...facts.values import (
+    Attr,
     Class,
     Const,
     Element,
@@ -20,6 +22,7 @@ from ...facts.values import (
     Partial,
     Result,
     Seq,
+    Template,
     Value,
     equals,
     options,
@@ -44,6 +47,8 @@ _FREEZES = re.compile(
     r"|(replace|convert|remove|fuse)(?!_?sync)\w*(bn|norm)"
 )
 
+#: Names of attributes that are, or hold, a normalization of a block.
+_OF_NORM = re.compile(r"bn|norm|downsample|shortcut")
 #: Names of functions whose models stay as they leave them.
 _KEEPS = re.compile(r"fr(ee|o)z|teacher|ema|target|fixed|backbone|reference|perceptual|loss")
 #: Functions of other files that freeze the module they are given, as `timm.utils.freeze` does.
@@ -248,10 +253,36 @@ def _is_replaced(run: History, norm: Value) -> bool:
     kept = [write for write in run.uses.writes.of(norm) if any(same(option, norm) for option in options(write.value))]
     if any(not _holds(other.value, norm) for write in kept for other in _overwriting(run, write)):
         return True
-    return any(
-        len(call.args) == 3 and not isinstance(call.args[1], Const) and not isinstance(call.args[0], Instance)
-        for call in run.calls_to("builtins.setattr")
-    )
+    return any(map(_may_replace, run.calls_to("builtins.setattr")))
+
+
+def _may_replace(call: Call) -> bool:
+    """Whether `setattr(owner, name, module)` may put another layer in the place of a normalization.
+
+    Where its name is not known, is that of one, or is a number in a container.
+    """
+    match call.args:
+        case [owner, name, module]:
+            return not isinstance(owner, Instance) and not all(_keeps_norm(owner, it, module) for it in options(name))
+    return False
+
+
+def _keeps_norm(owner: Value, name: Value, module: Value) -> bool:
+    """Whether the attribute is known and is no normalization; one of several also gets what it is, wrapped."""
+    match name:
+        case Const(str(text)):
+            return text.isidentifier() and not _OF_NORM.search(text)
+        case Template(pattern):
+            is_of_norm = pattern == GAP or _OF_NORM.search(pattern) is not None
+            return not is_of_norm and all(_wraps(it, Attr(owner, pattern, None)) for it in options(module))
+    return False
+
+
+def _wraps(outer: Value, held: Value) -> bool:
+    """Whether ``outer`` is an object of the file that is built around ``held``."""
+    if not isinstance(outer, Instance) or outer.call is None:
+        return False
+    return any(same(unwrapped(given), held) for given in outer.call.args)
 
 
 def _overwriting(run: History, earlier: Write) -> Iterator[Write]:
