@@ -28,6 +28,23 @@ class Net(nn.Module):
 {0}
 """
 WAYS = {
+    "a file": """\
+net = Net()
+for batch in torch.load("batches.pt"):
+    F.cross_entropy(net(batch["x"]), batch["y"]).backward()
+""",
+    "a file, moved": """\
+def main():
+    net, saved = Net(), torch.load("batches.pt")
+    for step, (x, y) in enumerate(saved):
+        F.cross_entropy(net(x.cuda()), y.cuda()).backward()
+""",
+    "a file of arrays": """\
+import numpy as np
+net = Net()
+for x in np.load("images.npy"):
+    net(torch.from_numpy(x)).sum().backward()
+""",
     "tuple": """\
 def train(loader, device="cpu"):
     net = Net().to(device)
@@ -712,6 +729,19 @@ def train(loader, device="cpu"):
 
 #: Ways in which what the model gets may need a gradient, or in which it does not train.
 OTHER = {
+    "a file of what is made to need one": """\
+net = Net()
+for x in torch.load("latents.pt"):
+    x.requires_grad_()
+    net(x).sum().backward()
+""",
+    "a file of what is optimized": """\
+net, latents = Net(), torch.load("latents.pt")
+opt = torch.optim.Adam(latents)
+for x in latents:
+    net(x).sum().backward()
+    opt.step()
+""",
     "a generator in front": """\
 def main(loader):
     front, net = nn.Conv2d(3, 3, 1), Net()

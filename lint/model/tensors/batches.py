@@ -22,6 +22,8 @@ _LOADER = "torch.utils.data.DataLoader"
 #: Calls that give the elements of their first argument.
 _PASS = frozenset(("tqdm.tqdm", "tqdm.auto.tqdm", "tqdm.trange", "itertools.islice", "itertools.cycle"))
 _PASS_BUILTINS = frozenset(f"builtins.{name}" for name in ("enumerate", "iter", "list", "reversed"))
+#: Functions that read what a training goes through from a file: nothing computed it here.
+_READ = frozenset(("torch.load", "numpy.load", "pickle.load", "json.load", "joblib.load"))
 #: Names of data; results of a model are called otherwise, or are not known to be data.
 _NAMES_DATA = re.compile(r"(loaders?|batches|datasets?|data_?iter|iterator)\d*$|(^|_)(data|rows|dl|ds|train_?set)$")
 #: Steps of a LightningModule: what they get first is a batch.
@@ -163,6 +165,8 @@ def _is_named_data(value: Value) -> bool:
             return bool(_NAMES_DATA.search(name.rpartition(".")[2]))
         case Param(name) | Attr(name=name):
             return bool(_NAMES_DATA.search(name))
+        case Result(call) if canonical(call.name) in _READ:
+            return True
         case Result(call) if call.method:
             return bool(_NAMES_DATA.search(call.method)) or _is_named_data(call.receiver)
         case Result(call):
