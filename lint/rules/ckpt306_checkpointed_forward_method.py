@@ -162,7 +162,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.identifiers import is_own_object
 from ..facts.nodes import attribute, source_text
-from ..facts.values import Attr, Method, Partial
+from ..facts.values import Attr, Method, Partial, options
 from ..finding import Applicability, Severity
 from ..model.calls.endless import checkpoints_itself
 from ..model.events import Checkpoint, ForwardPatch, Fsdp2Shard, TorchCheckpoint
@@ -210,9 +210,11 @@ def check(run: Run) -> Iterator[Report]:
 def _method(event: Checkpoint) -> ast.Attribute | None:
     """`module.forward` as it is written in the call, or where the list was made that the call goes through."""
     written = event.node.args[0] if event.node.args else None
-    function = _unbound(event)
-    made = function.node if isinstance(function, Method | Attr) else None
-    named = (attribute(written), attribute(made))
+    made = [it.node if isinstance(it, Method | Attr) else None for it in options(_unbound(event))]
+    same_place = (
+        made[0] if all(node is made[0] for node in made) else None
+    )  # One of each block that a loop goes through.
+    named = (attribute(written), attribute(same_place))
     return next((node for node in named if node is not None and node.attr == "forward"), None)
 
 
@@ -227,9 +229,11 @@ def _unbound(event: Checkpoint) -> Value:
 def _is_replaced(run: Run, event: Checkpoint, method: ast.Attribute) -> bool:
     """Whether the module gets another `forward`, so that a call of the module comes here, hooks and all."""
     patches = list(run.of(ForwardPatch))
-    match _unbound(event):
-        case Method(receiver=module) | Attr(base=module) if any(patch.target is module for patch in patches):
-            return True
+    targets = [target for patch in patches for target in options(patch.target)]
+    for function in options(_unbound(event)):
+        match function:
+            case Method(receiver=module) | Attr(base=module) if any(module is target for target in targets):
+                return True
     written = {source_text(target) for patch in patches for target in getattr(patch.node, "targets", ())}
     # What a function in this one's place puts there may be known by another value, but is called the same.
     return event.place.function is not None and source_text(method) in written

@@ -57,6 +57,29 @@ SECOND
     ),
 }
 SCRIPTS = {
+    "CKPT306": """
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.lin = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.lin(x).relu()
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block(), Block()])
+
+    def forward(self, x):
+        for block in self.blocks:
+            run = block.forward
+            x = checkpoint(run, x, use_reentrant=False)
+        return x
+""",
     "CKPT302": f"""{NET}
 from torch.distributed.fsdp import FullyShardedDataParallel
 net = FullyShardedDataParallel(Net())
@@ -201,6 +224,7 @@ for ids in torch.load("ids.pt"):
 }
 #: What makes one of them right.
 RIGHT = {
+    "CKPT306": ("run = block.forward", "run = block"),
     "CKPT302": ("use_reentrant=True", "use_reentrant=False"),
     "CKPT304": ("find_unused_parameters=True", "find_unused_parameters=False"),
     "CKPT308": ("use_reentrant=False", "bf16=True"),
