@@ -103,12 +103,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import entries, source_text
-from ..facts.values import Dict, Value, equals, is_absent
+from ..facts.values import Class, Dict, Value, equals, is_absent
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable, TrainerArgs
 from ..model.names import canonical
 from ..model.needs import together
 from ..model.report import Replace, Report, Rewrite, SetKeyword
+from ..model.types import bases
 from ..model.variant import from_json
 
 if TYPE_CHECKING:
@@ -159,7 +160,13 @@ def _is_default(value: Value) -> bool:
 def _enables_again(args: TrainerArgs) -> bool:
     off = equals(args.enabled, False) is True
     precomputed = is_absent(args.setting("precompute_ref_log_probs")) is not True
-    return canonical(args.call.name) in _ENABLE_AGAIN and not off and not precomputed
+    return not _ENABLE_AGAIN.isdisjoint(_classes(args)) and not off and not precomputed
+
+
+def _classes(args: TrainerArgs) -> set[str]:
+    """The class of the library that ``args`` names, or that the program derives its own from."""
+    made = args.call.func
+    return set(bases(made)) if isinstance(made, Class) else {canonical(args.call.name)}
 
 
 def _hoist(enable: HfEnable, keys: list[str]) -> Rewrite | None:

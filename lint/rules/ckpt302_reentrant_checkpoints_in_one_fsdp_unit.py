@@ -2,10 +2,10 @@
 
 ## What it does
 Flags reentrant checkpoints in the `forward` of a module that `FullyShardedDataParallel` wraps as one unit, that is
-without an `auto_wrap_policy`, when more than one segment runs: the checkpoint stands in a loop, there are several, or
-`checkpoint_sequential` makes three segments or more, of which it checkpoints all but the last.
-The same for a transformers model that is told to use the reentrant variant, and where Lightning's `FSDPStrategy` or
-accelerate's plugin wraps the model without a policy.
+without an `auto_wrap_policy`, when more than one segment runs: the checkpoint stands in a loop, there are several,
+`checkpoint_sequential` makes three segments or more, of which it checkpoints all but the last, or the checkpoint stands
+in a block of which several run. The same for a transformers model that is told to use the reentrant variant, and where
+Lightning's `FSDPStrategy` or accelerate's plugin wraps the model without a policy.
 
 ## Why is this bad?
 FSDP frees the unit's parameters after the first segment's backward pass, and the second segment then computes with an

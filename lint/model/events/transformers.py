@@ -6,8 +6,10 @@ import ast
 from typing import ClassVar
 
 from ...facts.objects.classes import ancestors
-from ...facts.values import ABSENT, Absent, Class, Value, equals
+from ...facts.values import ABSENT, Absent, Class, Function, Ref, Value, equals
 from ...prefilter.words import TRL, WHOLE
+from ..names import canonical
+from ..types import bases
 from .event import CallEvent, Event, NamingEvent, Trigger, WriteEvent
 
 
@@ -152,6 +154,13 @@ class KwargsWrite(WriteEvent):
         return self.write.value
 
 
+#: Where trainers of trl take their arguments: some behind a reference model, or reward functions.
+_IN_TRL = {
+    **dict.fromkeys((f"{task}Trainer" for task in ("SFT", "Reward", "ORPO", "CPO")), 1),
+    **dict.fromkeys((f"{task}Trainer" for task in ("DPO", "KTO", "GRPO", "RLOO")), 2),
+}
+
+
 class TrainerBuild(CallEvent):
     """A ``Trainer`` (or one of its children in trl) is built."""
 
@@ -161,19 +170,49 @@ class TrainerBuild(CallEvent):
     @property
     def model(self) -> Value:
         """What it trains."""
-        return self.call.argument(0, "model")
+        position = _own_position(self.call.func, "model")
+        return self.call.argument(0 if position is None else position, "model")
 
     @property
     def args(self) -> Value:
         """Its TrainingArguments."""
-        return (
-            self.call.argument(1, "args") if self.call.name.startswith("transformers.") else self.call.keyword("args")
-        )
+        position = _position_of_args(self.call.func)
+        return self.call.keyword("args") if position is None else self.call.argument(position, "args")
 
     @property
     def peft_config(self) -> Value:
         """The adapter that trl's trainers attach themselves."""
         return self.call.keyword("peft_config")
+
+
+def _position_of_args(trainer: Value) -> int | None:
+    """Where a Trainer, of the libraries or of the file, takes its arguments by position; None where that is open."""
+    if not isinstance(trainer, Class):
+        return _position_in(canonical(trainer.name)) if isinstance(trainer, Ref) else None
+    if _own_parameters(trainer):
+        return _own_position(trainer, "args")
+    positions = {_position_in(base) for base in bases(trainer)} - {None}
+    return positions.pop() if len(positions) == 1 else None
+
+
+def _own_position(trainer: Value, name: str) -> int | None:
+    """Where the constructor of a class of the file takes ``name``; None where it has no such parameter of its own."""
+    parameters = _own_parameters(trainer) if isinstance(trainer, Class) else []
+    return parameters.index(name) if name in parameters else None
+
+
+def _own_parameters(trainer: Class) -> list[str]:
+    """What the constructor of a class of the file names; nothing where it hands on what it gets, or has none."""
+    constructors = (owner.body.get("__init__") for owner in (trainer, *ancestors(trainer)))
+    found = [[argument.arg for argument in it.node.args.args] for it in constructors if isinstance(it, Function)]
+    return next((names[1:] for names in found if names[1:]), [])
+
+
+def _position_in(name: str) -> int | None:
+    library, _, trainer = name.partition(".")
+    if library == "transformers" and trainer.endswith("Trainer"):
+        return 1
+    return _IN_TRL.get(trainer) if library == "trl" else None
 
 
 class ForwardPatch(WriteEvent):

@@ -6,8 +6,8 @@ import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ...facts.identifiers import names_in
-from ...facts.values import Element, Function, Method, Partial, Result, options
+from ...facts.identifiers import is_own_attribute, names_in
+from ...facts.values import Element, Function, Instance, Method, Partial, Result, options
 from ..conditions.guards import own_loops
 from ..events import Backward, Checkpoint
 from ..flow.iterations import changes_by_iteration
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from ...facts.values import Call, Loop, Place
     from ..events import CheckpointWrap
     from ..run import Run
+
+#: The methods that a training step begins with.
+_STEPS = ("forward", "training_step")
 
 
 def _chooses_by_argument(event: Checkpoint) -> bool:
@@ -33,6 +36,9 @@ def is_reused(run: Run, event: Checkpoint) -> bool:
         return False
     if _loops_in_step(run, event.place):
         return not changes_by_iteration(first, event.place) and not _chooses_by_argument(event)
+    if _is_one_module(event) and is_own_attribute(first):
+        if any(_loops_in_step(run, call.place) for call in _own_calls(run, event)):
+            return True
     others = [other for other in run.of(Checkpoint) if other.place.function is event.place.function]
     return any(
         other.node is not event.node
@@ -42,6 +48,22 @@ def is_reused(run: Run, event: Checkpoint) -> bool:
         for other in others
         if other.node.args
     )
+
+
+def _is_one_module(event: Checkpoint) -> bool:
+    return isinstance(event.function, Instance | Result)
+
+
+def _own_calls(run: Run, event: Checkpoint) -> list[Call]:
+    """The calls of methods of `self` that lead from a training step to ``event``; none where others are among them."""
+    path = run.path_to(event.call)[:-1]
+    own = [call for call in path if is_own_attribute(call.node.func) and isinstance(call.func, Method)]
+    begins = next((number for number, call in enumerate(path) if _is_in_step(call)), len(path))
+    return path[begins:] if all(call in own for call in path[begins:]) else []
+
+
+def _is_in_step(call: Call) -> bool:
+    return call.place.function is not None and call.place.function.name in _STEPS
 
 
 def is_called_again(run: Run, wrap: CheckpointWrap) -> bool:
