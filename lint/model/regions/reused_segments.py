@@ -36,9 +36,9 @@ def is_reused(run: Run, event: Checkpoint) -> bool:
         return False
     if _loops_in_step(run, event.place):
         return not changes_by_iteration(first, event.place) and not _chooses_by_argument(event)
-    if _is_one_module(event) and is_own_attribute(first):
-        if any(_loops_in_step(run, call.place) for call in _own_calls(run, event)):
-            return True
+    again = (_loops_in_step(run, call.place) for call in _own_calls(run, event))
+    if _is_one_module(event) and is_own_attribute(first) and any(again):
+        return True
     others = [other for other in run.of(Checkpoint) if other.place.function is event.place.function]
     return any(
         other.node is not event.node
