@@ -191,10 +191,10 @@ def _calculated(walk: Walk, call: Call) -> Value | None:
 
 
 def _str(walk: Walk, call: Call) -> Value | None:
-    """``str(flag)`` of a text."""
+    """``str(flag)`` of a text, a flag or a number."""
     match call.args:
-        case [Const(str() as text)] if not call.kwargs:
-            return Const(text, call.node)
+        case [Const(str() | bool() | int() as known)] if not call.kwargs:
+            return Const(str(known), call.node)
     return None
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..objects.attributes import set_item
 from ..objects.containers import elements, length_of, together
 from ..objects.dicts import merge_into
-from ..values import UNKNOWN, Absent, Call, Const, Dict, Seq, Value, join
+from ..values import UNKNOWN, Absent, Call, Const, Dict, Ref, Seq, Value, join
 from ..walk import Walk, Write
 from .open_keys import entry_of
 
@@ -135,7 +135,15 @@ def _update(walk: Walk, held: Dict, call: Call) -> None:
     held.open = held.open or call.open_kwargs
 
 
-def _set(walk: Walk, held: Dict, key: str, value: Value, node: ast.AST) -> None:
+def merge_in_place(walk: Walk, held: Dict | Ref, given: Dict, node: ast.AST) -> None:
+    """``held |= given``, of a dict or of a mapping that a library keeps: `os.environ |= {...}`."""
+    for key, value in given.items.items():
+        _set(walk, held, key, value, node)
+    if isinstance(held, Dict):
+        held.open = held.open or given.open
+
+
+def _set(walk: Walk, held: Dict | Ref, key: str, value: Value, node: ast.AST) -> None:
     before = set_item(held, Const(key), value, walk.place)
     walk.program.writes.append(
         Write(held, key, value, node, walk.place, walk.program.next_order(), before, is_item=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..exclusion import pattern_test
 from ..identifiers import names_in
 from ..nodes import all_nodes
+from ..objects.classes import is_plain
 from ..objects.containers import iterate, length_of, named_children
 from ..objects.told_apart import keys_of
 from ..scopes import bound_names
@@ -304,9 +305,16 @@ def _hands_on(node: ast.For | ast.AsyncFor) -> bool:
 
 
 def _is_named(value: Value) -> bool:
+    """Whether ``value`` is a name, or settings: a tuple that begins with one, a dict, an object of a plain class."""
     match value:
-        case Seq(_, [Const(str()), _], False):
+        case Seq(_, [Const(str()), _, *_], False):
             return True
+        case Dict(items, False):
+            return bool(items)
+        case Instance(cls, call) if call is not None and is_plain(cls):
+            return any(
+                isinstance(it, Const) and isinstance(it.value, str) for it in (*call.args, *call.kwargs.values())
+            )
         case Const(str()):
             return value.node is None  # the key of a dict
     return False

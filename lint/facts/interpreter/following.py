@@ -28,7 +28,8 @@ MAX_DEPTH = 6
 MAX_WALKS, MAX_TOTAL_WALKS = 4, 2_000
 #: Whoever allows less depth of recursion, does the analysis again with more (`lint/analysis/deep.py`).
 _ENOUGH = 100_000
-#: The same for constructors, what they call and registries: what an object holds, only its own call tells.
+#: The same for constructors, what they call and registries, and for the steps of loops over settings: what an object
+#: holds, or a step does, only its own call tells.
 MAX_BUILT = 24
 
 
@@ -37,7 +38,7 @@ def follow(caller: Walk, function: Function, call: Call, receiver: Value | None)
     program, node = caller.program, function.node
     stack = caller.place.stack
     walked = program.followed.get(node, 0)
-    few = walked < (MAX_BUILT if _builds(caller, function) else MAX_WALKS)
+    few = walked < (MAX_BUILT if _builds(caller, function) or _is_in_turn(caller) else MAX_WALKS)
     if not few or len(stack) >= MAX_DEPTH or program.walks >= MAX_TOTAL_WALKS or call.node in stack:
         return _as_before(program, function, call)
     program.followed[node] = walked + 1
@@ -47,7 +48,7 @@ def follow(caller: Walk, function: Function, call: Call, receiver: Value | None)
     place = caller.place._replace(
         function=function, loops=(), stack=(*stack, call.node), callees=callees, contexts=contexts
     )
-    if not caller.program.in_turn.isdisjoint(caller.place.loops):
+    if _is_step(caller):
         place = place._replace(in_turn=(*place.in_turn, call.node))
     instance = receiver if isinstance(receiver, Instance) else None
     walk = Walk(program, Scope(node, function.scope), place, caller.engine, instance)
@@ -57,6 +58,16 @@ def follow(caller: Walk, function: Function, call: Call, receiver: Value | None)
     returns = getattr(node, "returns", None)
     value = narrowed(value, annotated(returns, function.scope)) if returns is not None else value
     return value if is_run_as_written(function) else Unknown(call.node)
+
+
+def _is_step(caller: Walk) -> bool:
+    """Whether a loop around the call takes its elements one by one."""
+    return not caller.program.in_turn.isdisjoint(caller.place.loops)
+
+
+def _is_in_turn(caller: Walk) -> bool:
+    """Whether such a step led to the call: each of the few steps has arguments of its own."""
+    return bool(caller.place.in_turn) or _is_step(caller)
 
 
 def _builds(caller: Walk, function: Function) -> bool:

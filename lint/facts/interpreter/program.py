@@ -201,8 +201,12 @@ def _is_entered_from_outside(program: Program, function: Function) -> bool:
 
 
 def _given_away(program: Program) -> list[Function]:
-    """The functions of imported modules that a call gets: what is called there is not shown (`net.apply(freeze)`)."""
-    given = (value for call in program.calls for value in (*call.args, *call.kwargs.values()))
+    """The functions of imported modules that a call gets, `net.apply(freeze)`, or something keeps: `M.forward = fused`.
+
+    Where they are called is not shown.
+    """
+    given = [value for call in program.calls for value in (*call.args, *call.kwargs.values())]
+    given += [write.value for write in program.writes]
     found = (option for value in given for option in options(value))
     return [it for it in found if isinstance(it, Function) and origin(it.node) is not None]
 

@@ -10,11 +10,11 @@ from ..objects.attributes import get_attribute
 from ..objects.children import add_modules
 from ..objects.containers import each, elements, is_module_list, together
 from ..plain_syntax import annotation_of
-from ..values import UNKNOWN, Choice, Const, Dict, Result, Seq, Unknown, Value
+from ..values import UNKNOWN, Choice, Const, Dict, Ref, Result, Seq, Unknown, Value
 from ..walk import Named, Returned, Walk
 from .bindings import assign, store, write
 from .changed_elsewhere import leave_open
-from .container_methods import extend
+from .container_methods import extend, merge_in_place
 from .context_managers import with_block
 from .control_flow import branch, for_loop, match_block, try_block, while_loop
 from .definitions import declare_outer, define_class, define_function
@@ -68,6 +68,11 @@ def _field(walk: Walk, node: ast.AnnAssign) -> None:
 
 def _augmented(walk: Walk, node: ast.AugAssign) -> None:
     value = walk.evaluate(node.value)
+    if isinstance(node.op, ast.BitOr) and isinstance(value, Dict):
+        held = walk.evaluate(node.target)
+        if isinstance(held, Dict | Ref):
+            merge_in_place(walk, held, value, node)
+            return
     match node.target:
         case ast.Name(id=name):
             walk.scope.bind(name, _added(walk, walk.scope.look_up(name), value, node))

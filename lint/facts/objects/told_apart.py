@@ -15,7 +15,15 @@ def are_told_apart(passed: Value) -> TypeGuard[Seq]:
     """Whether ``passed`` is a few objects or names, of which each makes something of its own: `in (net, critic)`."""
     if not isinstance(passed, Seq) or passed.open or passed.optional or not 1 < len(passed.items) <= FEW:
         return False
-    return all(isinstance(item, Instance | Result) or isinstance(text_of(item), str) for item in passed.items)
+    return all(_makes_its_own(item) for item in passed.items)
+
+
+def _makes_its_own(item: Value) -> bool:
+    """An object, a name, or settings: a dict, a tuple that begins with a name as `("prefix", 20)` does."""
+    match item:
+        case Instance() | Result() | Seq(_, [Const(str()), *_], False) | Dict(_, False):
+            return True
+    return isinstance(text_of(item), str)
 
 
 def keys_of(passed: Value) -> Value:
