@@ -92,6 +92,8 @@ def unwrapped(value: Value) -> Value:
                 inner = base
             case Attr(base=Result(call), name="model") if _is_trainer(call):
                 inner = found if (found := call.argument(0, "model")).node else value
+            case Attr(base=Instance(cls, call), name="model") if call is not None and _is_built_as_trainer(cls):
+                inner = found if (found := call.argument(0, "model")).node else value
             case Result(call) if call.method == "unwrap_model" and is_accelerator(call.receiver) and call.args:
                 inner = call.args[0]
             case Element(of=Result(call), index=0) if call.name == "deepspeed.initialize":
@@ -143,7 +145,12 @@ def is_loaded(value: Value) -> bool:
 
 
 def is_accelerator(value: Value) -> bool:
-    """Whether ``value`` is certainly an Accelerator of accelerate."""
+    """Whether ``value`` is certainly an Accelerator of accelerate; a Trainer keeps its own under `accelerator`."""
+    match value:
+        case Attr(base=Instance(cls), name="accelerator") if trainer_base(cls):
+            return True
+        case Attr(base=Result(call), name="accelerator") if _is_trainer(call):
+            return True
     return "accelerate.Accelerator" in class_names(value)
 
 
@@ -159,8 +166,21 @@ def _prepares(call: Call) -> bool:
     return call.method in ("setup", "setup_module") and is_fabric(call.receiver)
 
 
+def trainer_base(cls: Class) -> str:
+    """The Trainer of transformers or trl that a class of the file derives from; empty for none."""
+    return next(filter(_names_trainer, bases(cls)), "")
+
+
+def _is_built_as_trainer(cls: Class) -> bool:
+    """Whether ``cls`` is a Trainer that takes the arguments of the library's."""
+    return bool(trainer_base(cls)) and all("__init__" not in owner.body for owner in (cls, *ancestors(cls)))
+
+
 def _is_trainer(call: Call) -> bool:
-    name = canonical(call.name)
+    return _names_trainer(canonical(call.name))
+
+
+def _names_trainer(name: str) -> bool:
     return name.startswith(("transformers.", "trl.")) and name.endswith("Trainer") and name.count(".") == 1
 
 

@@ -174,7 +174,8 @@ CODE, NAME, SEVERITY = "CKPT303", "fsdp-and-trainer-checkpointing", Severity.ERR
 NEEDS = (
     *together("fsdp_config", "activation_checkpointing", TrainerArgs),
     *together("use_fsdp", "fsdp_activation_checkpointing", TrainerArgs),
-    *together("FSDP_ACTIVATION_CHECKPOINTING", EnvironmentSetting, TrainerArgs),
+    # The names may be put together: `environ[f"FSDP_{name}"]`, `name.upper()`.
+    *together(("ACTIVATION_CHECKPOINTING", "activation_checkpointing"), "USE_FSDP", EnvironmentSetting, TrainerArgs),
     ("fsdp_config", "base_model"),
 )
 STOPS_TRAINER = True

@@ -4,7 +4,9 @@
 Flags `torch.autograd.grad(...)` and `backward(create_graph=True)` of a value computed by a reentrant checkpoint,
 `jacobian`, `hessian`, `vjp` and the others of `torch.autograd.functional` of a function with such a one in it, and
 `torch.func.grad`, `vjp`, `jacrev`, `hessian` and their like of a function with any checkpoint in it.
-`torch.autograd.grad(loss, last_layer.weight)` of a layer behind the checkpoint is fine. A parameter
+`torch.autograd.grad(loss, last_layer.weight)` of a layer behind the checkpoint is fine, and so is the gradient for what
+the checkpoint gives. A model of transformers counts where it is in train mode: in a loop of the file, and in a Trainer's
+own `compute_loss` or `training_step`, where the arguments or the model ask for the reentrant variant. A parameter
 `critic` of a function that nothing in the file calls is taken for a `Critic` where that is a module of the file.
 
 ## Why is this bad?
@@ -289,15 +291,16 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..facts.values import ABSENT, Param, equals, same
+from ..facts.values import ABSENT, Param, equals, options, same
 from ..finding import Severity
+from ..model.conditions.guards import excludes_mode
 from ..model.events import AutogradGrad, Backward, Checkpointing, TorchCheckpoint
 from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.trainer import default_versions
-from ..model.needs import RECOMPUTES, together
-from ..model.regions.parameters_inside import is_in_region, owners_of_parameters
+from ..model.needs import RECOMPUTES, SWITCHED_ON, together
+from ..model.regions.parameters_inside import are_behind_layers, is_in_region, owners_of_parameters
 from ..model.report import Remark, Report
-from ..model.results.outputs import Derived, forwards, is_passed_over, passed_from
+from ..model.results.outputs import Derived, feeds, forwards, given_back, is_passed_over, passed_from
 from ..model.types import unwrapped
 
 if TYPE_CHECKING:
@@ -311,6 +314,7 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT305", "autograd-api-with-checkpoint", Severity.ERROR
 NEEDS = (
     *together((("autograd", "grad"), "create_graph"), RECOMPUTES),
+    *together((("autograd", "grad"), "create_graph"), "Trainer", SWITCHED_ON),
     *together("func", ("grad", "vjp", "jac", "hessian", "linearize"), TorchCheckpoint),
     *together("functional", ("jvp", "hvp", "vhp"), TorchCheckpoint),
 )
@@ -331,6 +335,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report what only a plain backward pass, or no checkpoint at all, supports."""
     asking = list(_higher_order(run))
     reentrant = list(forwards(run, run.program.calls, reentrant=True)) if asking else []
+    reentrant += [outer for forward in reentrant for outer in given_back(run, forward)]
     for call, loss in asking:
         cause = _source(run, call, loss, reentrant)
         if cause is not None:
@@ -384,19 +389,34 @@ def _higher_order(run: Run) -> Iterator[tuple[Call, ast.expr]]:
 
 
 def _asks_behind(run: Run, call: Call, forward: Forward) -> bool:
-    """Whether `autograd.grad` may ask for parameters behind the region alone: its backward pass need not enter it."""
+    """Whether `autograd.grad` may ask for what lies behind the region alone: its backward pass need not enter it."""
+    if call.name.endswith(".grad") and _asks_for_results(run, call, forward):
+        return True
     inputs = call.argument(1, "inputs") if call.name.endswith(".grad") else ABSENT
     if isinstance(inputs, Param) and _LAYER.search(inputs.name):
         return True
-    owners = owners_of_parameters(inputs) if isinstance(forward.cause, Checkpointing) else []
+    if not isinstance(forward.cause, Checkpointing):  # a model of transformers, in train mode alone
+        in_eval = any(excludes_mode(guard, training=True) for guard in call.place.guards)
+        return in_eval or all(map(are_behind_layers, options(inputs)))
+    owners = owners_of_parameters(inputs)
     return bool(owners) and not any(_has_to_enter(run, owner, forward) for owner in owners)
 
 
+def _asks_for_results(run: Run, call: Call, forward: Forward) -> bool:
+    """Whether `autograd.grad` asks for nothing but what is computed from the region's result."""
+    written = call.written_arguments(["outputs", "inputs"]).get("inputs")
+    for function, inputs, place in passed_from(run, call, written) if written is not None else ():
+        if function is forward.call.place.function:
+            return Derived(run, function, [forward.call], place.node).holds_all(inputs)
+    return False
+
+
 def _has_to_enter(run: Run, owner: Value, forward: Forward) -> bool:
-    """Whether parameters of ``owner`` lie in a reentrant region, or are all those of the model."""
+    """Whether parameters of ``owner`` lie in a reentrant region or in front of one, or are all those of the model."""
     if same(unwrapped(owner), unwrapped(forward.call.func)) or any(reentrant_settings(run, owner)):
         return True
-    return any(run.runs_reentrant(event) and is_in_region(run, owner, event) for event in run.of(Checkpointing))
+    reentrant = [event for event in run.of(Checkpointing) if run.runs_reentrant(event)]
+    return any(is_in_region(run, owner, event) or feeds(run, owner, event) for event in reentrant)
 
 
 def _source(run: Run, call: Call, loss: ast.expr, reentrant: list[Forward]) -> Forward | None:

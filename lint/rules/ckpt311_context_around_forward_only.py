@@ -2,7 +2,8 @@
 
 ## What it does
 Flags the forward pass of a non-reentrant checkpointed model inside `with sdpa_kernel(SDPBackend.MATH):` when the
-backward pass of its loss runs outside of the block.
+backward pass of its loss runs outside of the block; the same for a block in the `forward` of a module around its
+checkpoints.
 
 ## Why is this bad?
 The recomputation runs in the backward pass, where torch chooses the kernel again. The fused kernel saves other tensors
@@ -193,7 +194,7 @@ from typing import TYPE_CHECKING
 from ..facts.objects.classes import method_of
 from ..facts.values import Class, Param, Ref, Result, Seq, equals, is_absent, options
 from ..finding import Severity
-from ..model.events import HfEnable, TrainerBuild
+from ..model.events import Backward, Checkpointing, TrainerBuild
 from ..model.events.extract import args_of
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import is_enabled, trainer_reentrant
@@ -225,6 +226,7 @@ def check(run: Run) -> Iterator[Report]:
         if not _attends(run, forward):
             continue
         backward = next((it for it in run.losses.fed_by(forward.call) if not any(_kernels(it))), None)
+        backward = backward or _backward_of_module(run, forward.call)
         if backward is not None:
             yield Report(
                 forward.call.node,
@@ -235,6 +237,15 @@ def check(run: Run) -> Iterator[Report]:
                     Remark(backward.node, "this runs outside"),
                 ),
             )
+
+
+def _backward_of_module(run: Run, call: Call) -> Call | None:
+    """A backward pass where ``call``, in the `forward` of a module, is checkpointed, and none runs in a block."""
+    function = call.place.function
+    trained = [event.call for event in run.of(Backward)]
+    if function is None or function.owner is None or function.name != "forward":
+        return None
+    return trained[0] if trained and not any(kernel for it in trained for kernel in _kernels(it)) else None
 
 
 def _in_trainers(run: Run, contexts: dict[Call, ast.Call]) -> Iterator[Report]:
@@ -291,7 +302,7 @@ def _is_math(backends: Value) -> bool:
 
 def _attends(run: Run, forward: Forward) -> bool:
     """Whether the region certainly chooses among the kernels."""
-    if not isinstance(forward.cause, HfEnable):
+    if isinstance(forward.cause, Checkpointing):
         region = run.region(forward.cause)
         return next(region.calls_to("torch.nn.functional.scaled_dot_product_attention"), None) is not None
     return _is_fused(root(forward.call.func))

@@ -89,7 +89,7 @@ def is_tested(question: ast.AST, place: Place) -> bool:
 def in_mode(test: ast.AST, training: bool) -> bool | None:
     """What a condition is in train or in eval mode; None when the mode does not decide it."""
     match test:
-        case ast.Attribute(value=ast.Name(id="self"), attr="training"):
+        case ast.Attribute(value=ast.Name(), attr="training"):  # `self.training`, `model.training`
             return training
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             answer = in_mode(inner, training)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from typing import ClassVar
 
-from ...facts.objects.classes import ancestors
-from ...facts.values import ABSENT, Absent, Class, Function, Ref, Value, equals
+from ...facts.objects.classes import ancestors, method_of
+from ...facts.parameters import positional_names
+from ...facts.values import ABSENT, Absent, Class, Value, equals
 from ...prefilter.words import TRL, WHOLE
 from ..names import canonical
-from ..types import bases
+from ..types import trainer_base
 from .event import CallEvent, Event, NamingEvent, Trigger, WriteEvent
 
 
@@ -154,10 +155,10 @@ class KwargsWrite(WriteEvent):
         return self.write.value
 
 
-#: Where trainers of trl take their arguments: some behind a reference model, or reward functions.
-_IN_TRL = {
-    **dict.fromkeys((f"{task}Trainer" for task in ("SFT", "Reward", "ORPO", "CPO")), 1),
-    **dict.fromkeys((f"{task}Trainer" for task in ("DPO", "KTO", "GRPO", "RLOO")), 2),
+#: Where trl's Trainers take their arguments by position.
+_ARGS_OF_TRL = {
+    **dict.fromkeys(("SFTTrainer", "RewardTrainer", "ORPOTrainer", "CPOTrainer"), 1),
+    **dict.fromkeys(("DPOTrainer", "KTOTrainer", "GRPOTrainer", "RLOOTrainer"), 2),
 }
 
 
@@ -170,49 +171,36 @@ class TrainerBuild(CallEvent):
     @property
     def model(self) -> Value:
         """What it trains."""
-        position = _own_position(self.call.func, "model")
-        return self.call.argument(0 if position is None else position, "model")
+        return self.call.argument(self._position("model", 0), "model")
 
     @property
     def args(self) -> Value:
         """Its TrainingArguments."""
-        position = _position_of_args(self.call.func)
-        return self.call.keyword("args") if position is None else self.call.argument(position, "args")
+        library, _, name = self._library_class().rpartition(".")
+        usual = _ARGS_OF_TRL.get(name) if library == "trl" else 1
+        return self.call.argument(self._position("args", usual), "args")
 
     @property
     def peft_config(self) -> Value:
         """The adapter that trl's trainers attach themselves."""
         return self.call.keyword("peft_config")
 
+    def _library_class(self) -> str:
+        """The class of the library that is built, or that a class of the file derives from."""
+        cls = self.call.func
+        return trainer_base(cls) if isinstance(cls, Class) else canonical(self.call.name)
 
-def _position_of_args(trainer: Value) -> int | None:
-    """Where a Trainer, of the libraries or of the file, takes its arguments by position; None where that is open."""
-    if not isinstance(trainer, Class):
-        return _position_in(canonical(trainer.name)) if isinstance(trainer, Ref) else None
-    if _own_parameters(trainer):
-        return _own_position(trainer, "args")
-    positions = {_position_in(base) for base in bases(trainer)} - {None}
-    return positions.pop() if len(positions) == 1 else None
-
-
-def _own_position(trainer: Value, name: str) -> int | None:
-    """Where the constructor of a class of the file takes ``name``; None where it has no such parameter of its own."""
-    parameters = _own_parameters(trainer) if isinstance(trainer, Class) else []
-    return parameters.index(name) if name in parameters else None
-
-
-def _own_parameters(trainer: Class) -> list[str]:
-    """What the constructor of a class of the file names; nothing where it hands on what it gets, or has none."""
-    constructors = (owner.body.get("__init__") for owner in (trainer, *ancestors(trainer)))
-    found = [[argument.arg for argument in it.node.args.args] for it in constructors if isinstance(it, Function)]
-    return next((names[1:] for names in found if names[1:]), [])
-
-
-def _position_in(name: str) -> int | None:
-    library, _, trainer = name.partition(".")
-    if library == "transformers" and trainer.endswith("Trainer"):
-        return 1
-    return _IN_TRL.get(trainer) if library == "trl" else None
+    def _position(self, name: str, usual: int | None) -> int | None:
+        """Where the argument ``name`` stands: ``usual`` for the library's classes, or as the own constructor says."""
+        cls = self.call.func
+        made = method_of(cls, "__init__") if isinstance(cls, Class) else None
+        if made is None:
+            return usual
+        own = positional_names(made.node)[1:]
+        if name in own:
+            return own.index(name)
+        passes_on = usual is not None and made.node.args.vararg is not None
+        return len(own) + usual if passes_on and usual is not None else None
 
 
 class ForwardPatch(WriteEvent):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import source_text
@@ -10,6 +11,7 @@ from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import Attr, Call, Computed, Dict, Element, Instance, Result, Seq, Value, options, same
 from ..conditions.guards import own_guards, tests_training
 from ..events import Checkpointing
+from ..libraries.sharding import attributes
 from ..types import same_object
 
 if TYPE_CHECKING:
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
 
     from ..run import Run
 
+#: What models of transformers call what lies behind their layers, and what lies in or before these.
+_BEHIND_LAYERS = re.compile(
+    r"head|classif|score|\bcls\b|pool|norm|proj|\bfc|out|logit|linear|dense|predict|\bln_|last|final"
+)
+_UP_TO_LAYERS = re.compile(r"\b(layers?|h|blocks?)\b|emb|wte|wpe|lora")
 _LISTS = ("builtins.list", "builtins.tuple")
 
 
@@ -78,6 +85,24 @@ def _are_of_adapters(comprehension: ast.AST | None) -> bool:
     generators = comprehension.generators if isinstance(comprehension, ast.ListComp) else []
     tests = [test for generator in generators for test in generator.ifs]
     return all("lora" in source_text(test) for test in tests)
+
+
+def are_behind_layers(value: Value) -> bool:
+    """Whether the parameters ``value`` may all be of what a model of transformers has behind its layers: its head."""
+    owners = owners_of_parameters(value)
+    if not owners:
+        return (
+            isinstance(value, Seq) and isinstance(value.node, ast.ListComp) and _speaks_of_head(_tests_in(value.node))
+        )
+    return all(_speaks_of_head(" ".join(attributes(owner))) for owner in owners)
+
+
+def _tests_in(comprehension: ast.ListComp) -> str:
+    return " ".join(source_text(test) for generator in comprehension.generators for test in generator.ifs)
+
+
+def _speaks_of_head(text: str) -> bool:
+    return _BEHIND_LAYERS.search(text) is not None and _UP_TO_LAYERS.search(text) is None
 
 
 def _is_written(held: Seq) -> bool:

@@ -32,7 +32,7 @@ from ..conditions.guards import own_guards
 from ..known_models.held_norms import built_with_batch_norm
 from ..known_models.torch_modules import given_to_hold
 from ..names import canonical
-from ..types import PASS_THROUGH
+from ..types import unwrapped
 from .given_parameters import NOTHING_GIVEN, GivenParameters
 from .region import Region, part_key
 
@@ -142,6 +142,8 @@ class Search:
                 return [*self._hooks_of(value), *self._enter_result(value, call)]
             case Seq(_, items):
                 return _always(items)
+            case Attr() | Element() if (inner := unwrapped(value)) is not value:
+                return [_Entry(inner, (), self._by)]
             case Element() if passed := parts_passed(value):
                 return [_Entry(part, under) for part, under in passed]
             case Attr() | Element() if built_with_batch_norm(value) is not None:
@@ -204,13 +206,13 @@ class Search:
         self._came_to(result, self._under)
         if part_key(result) in self.modules:
             return []
-        name = canonical(call.name)
         if is_module_list(result):
             return _held(result, given_to(call))
-        if name in PASS_THROUGH and call.args:
-            return [_Entry(call.args[0], (), self._by)]
+        inner = unwrapped(result)
+        if inner is not result:
+            return [_Entry(inner, (), self._by)]
         self.modules[part_key(result)] = result
-        return _always(given_to_hold(name, call))
+        return _always(given_to_hold(canonical(call.name), call))
 
 
 def identity(entered: Value) -> _Identity:
@@ -255,6 +257,8 @@ def _either_way(known: tuple[Guard, ...], under: tuple[Guard, ...]) -> tuple[Gua
 def _is_followed(called: Value) -> bool:
     """Whether the inside of what is called belongs to the region and can be looked for."""
     return any(
-        isinstance(option, Function | Method | Instance | Result | Element) or built_with_batch_norm(option) is not None
+        isinstance(option, Function | Method | Instance | Result | Element)
+        or unwrapped(option) is not option
+        or built_with_batch_norm(option) is not None
         for option in options(called)
     )

@@ -9,18 +9,21 @@ from ...facts.parameters import positional_names
 from ...facts.values import Function, Guess, Instance, Method, Result, equals, options, same
 from ..calls.call_targets import call_targets
 from ..conditions.guards import excludes_mode, own_guards, tests_training
-from ..events import ApplyCheckpointing, Checkpointing, HfEnable, ModeSwitch
+from ..events import ApplyCheckpointing, Checkpointing, HfEnable, ModeSwitch, TrainerBuild
 from ..flow.ordering import surely_before
 from ..libraries.sharding import root
 from ..libraries.trainer import enable_reentrant
+from ..libraries.trainer_steps import reentrant_trainers
+from ..state.modes import Modes
 from ..tensors.gradient_free import is_always_gradient_free
 from ..types import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from ...facts.values import Call, Guard
+    from ...facts.values import Call, Guard, Value
     from ...facts.walk import Write
+    from ..events import Event
     from ..run import Run
 
 
@@ -28,7 +31,7 @@ class Forward(NamedTuple):
     """A call that runs a checkpointed region, and what checkpoints it."""
 
     call: Call
-    cause: Checkpointing | HfEnable
+    cause: Event
 
 
 def forwards(run: Run, calls: Iterable[Call], *, reentrant: bool) -> Iterator[Forward]:
@@ -43,7 +46,9 @@ def forwards(run: Run, calls: Iterable[Call], *, reentrant: bool) -> Iterator[Fo
         if call.node in events:
             yield Forward(call, events[call.node])
             continue
-        cause = _inside(run, call, events) or _applied(run, call, events) or _enabled(call, enables)
+        cause: Event | None = _inside(run, call, events) or _applied(run, call, events) or _enabled(run, call, enables)
+        if cause is None and reentrant:
+            cause = reentrant_trainers(run, call)
         if cause is not None:
             yield Forward(call, cause)
 
@@ -113,13 +118,39 @@ def _applied(run: Run, call: Call, events: dict[ast.Call, Checkpointing]) -> Che
     return None
 
 
-def _enabled(call: Call, enables: list[HfEnable]) -> HfEnable | None:
+def _enabled(run: Run, call: Call, enables: list[HfEnable]) -> HfEnable | None:
     if not isinstance(call.func, Result):
         return None
     for enable in enables:
         if root(enable.model) is root(call.func) and not enable.place.excludes(call.place):
-            return enable
+            return None if _runs_in_eval(run, call) else enable
     return None
+
+
+def _runs_in_eval(run: Run, call: Call) -> bool:
+    """Whether ``call`` runs a model of transformers in eval mode, as it is loaded: it checkpoints nothing then."""
+    model = root(call.func)
+    if not isinstance(model, Result) or any(run.of(TrainerBuild)):
+        return False
+    modes = Modes(run, model)
+    return not modes.escapes and modes.eval_at(call) is not None
+
+
+def given_back(run: Run, forward: Forward) -> Iterator[Forward]:
+    """The calls of the program's functions that give back what they compute from the result of ``forward``."""
+    *outer, inner = run.path_to(forward.call) or [forward.call]
+    for call in reversed(outer):
+        function = inner.place.function
+        returns = run.program.returns.get(function.node, []) if function is not None else []
+        written = [it.node.value for it in returns if isinstance(it.node, ast.Return)]
+        if not written or not all(it is not None and _gives(run, function, inner, it) for it in written):
+            return
+        yield Forward(call, forward.cause)
+        inner = call
+
+
+def _gives(run: Run, function: Function | None, call: Call, returned: ast.expr) -> bool:
+    return Derived(run, function, [call], returned).holds(returned)
 
 
 class Derived:
@@ -150,6 +181,21 @@ class Derived:
             return False
         nodes = ast.walk(expression)
         return any(node in self._sources or (isinstance(node, ast.Name) and node.id in self._names) for node in nodes)
+
+    def holds_all(self, expression: ast.expr) -> bool:
+        """Whether :meth:`holds` is true of ``expression``, of each element where it is a list."""
+        parts = expression.elts if isinstance(expression, ast.List | ast.Tuple) else [expression]
+        return bool(parts) and all(map(self.holds, parts))
+
+
+def feeds(run: Run, module: Value, event: Checkpointing) -> bool:
+    """Whether what ``module`` gives goes into the region of ``event``, a call in the same function."""
+    function, wanted = event.place.function, unwrapped(module)
+    calls = [call for call in run.program.calls if call.place.function is function]
+    calls = [call for call in calls if any(same(unwrapped(option), wanted) for option in options(call.func))]
+    derived = Derived(run, function, calls, event.call.node) if calls else None
+    given = (*event.call.node.args[1:], *(word.value for word in event.call.node.keywords))
+    return derived is not None and any(map(derived.holds, given))
 
 
 def _is_cut(expression: ast.AST) -> bool:
