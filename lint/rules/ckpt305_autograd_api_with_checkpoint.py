@@ -5,7 +5,7 @@ Flags `torch.autograd.grad(...)` and `backward(create_graph=True)` of a value co
 `jacobian`, `hessian`, `vjp` and the others of `torch.autograd.functional` of a function with such a one in it, and
 `torch.func.grad`, `vjp`, `jacrev`, `hessian` and their like of a function with any checkpoint in it.
 `torch.autograd.grad(loss, last_layer.weight)` of a layer behind the checkpoint is fine, and so is the gradient for what
-the checkpoint gives. A model of transformers counts where it is in train mode: in a loop of the file, and in a Trainer's
+the checkpoint gives. A model of transformers counts in train mode: in a loop of the file, and in a Trainer's
 own `compute_loss` or `training_step`, where the arguments or the model ask for the reentrant variant. A parameter
 `critic` of a function that nothing in the file calls is taken for a `Critic` where that is a module of the file.
 

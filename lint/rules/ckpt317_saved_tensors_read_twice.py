@@ -3,6 +3,8 @@
 ## What it does
 Flags the second `ctx.saved_tensors` in the `backward` of a `torch.autograd.Function` that a non-reentrant checkpoint
 runs, where every way to it comes by the first one. Functions that `backward` hands its `ctx` to are read too.
+Checkpoints of transformers count for what the program puts into the layers: `LlamaRMSNorm.forward = fused`, a class in
+place of such a class, or `layer.input_layernorm = Fused(...)`.
 
 ## Why is this bad?
 Each read unpacks all saved tensors again. A non-reentrant checkpoint drops a recomputed tensor as soon as it is
@@ -217,27 +219,32 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..finding import Severity
-from ..model.events import Checkpointing
+from ..model.events import Checkpointing, HfEnable
 from ..model.flow.saved_tensor_reads import second_reads
-from ..model.needs import together
+from ..model.known_models.replaced_parts import replaced_in_layers
+from ..model.libraries.enabled import enablings
+from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
 from ..model.tensors.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..model.events import Event
+    from ..model.regions.region import Region
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT317", "saved-tensors-read-twice", Severity.ERROR
-NEEDS = together("saved_tensors", Checkpointing)
+NEEDS = (
+    *together("saved_tensors", Checkpointing),
+    *together("saved_tensors", "transformers", (HfEnable, *SWITCHED_ON)),
+)
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report reads that unpack what the checkpoint has given away already."""
     reported = set()
-    for event, region in run.regions():
-        if event.reentrant is not False:
-            continue
+    for cause, region in (*_checkpointed(run), *_in_layers(run)):
         for call, first, second in second_reads(region):
             if second in reported or is_gradient_free(call):
                 continue
@@ -248,6 +255,18 @@ def check(run: Run) -> Iterator[Report]:
                 "in the backward pass; read `ctx.saved_tensors` once",
                 notes=(
                     Remark(first, "the first read"),
-                    Remark(event.node, "the checkpoint that runs this function", region.conditions_of(call)),
+                    Remark(cause.node, "the checkpoint that runs this function", region.conditions_of(call)),
                 ),
             )
+
+
+def _checkpointed(run: Run) -> Iterator[tuple[Event, Region]]:
+    return ((event, region) for event, region in run.regions() if event.reentrant is False)
+
+
+def _in_layers(run: Run) -> Iterator[tuple[Event, Region]]:
+    """The program's own code in the layers of models that transformers checkpoints."""
+    for enabling in enablings(run):
+        if enabling.reentrant is False:
+            for value in replaced_in_layers(run, enabling.model):
+                yield enabling.event, run.bodies.of(value)

@@ -67,7 +67,7 @@ _WEIGHTS = {
     "Gemma2": r"google/gemma-2-\d+b(-it)?",
     "Llama": (
         r"meta-llama/(Llama-2-\d+b(-chat)?-hf|(Meta-)?Llama-3(\.1|\.3)?-\d+B(-Instruct)?|Llama-3\.2-[13]B(-Instruct)?)"
-        r"|huggyllama/llama-\d+b|TinyLlama/TinyLlama-[\w.-]+|NousResearch/(Meta-)?Llama-[23](?![\w.-]*[Vv]ision)[\w.-]*"
+        r"|huggyllama/llama-\d+b|TinyLlama/TinyLlama[-_][\w.-]+|NousResearch/(Meta-)?Llama-[23](?![\w.-]*[Vv]ision)[\w.-]*"
         r"|HuggingFaceTB/SmolLM2?-[\d.]+[MB](-Instruct)?|deepseek-ai/DeepSeek-R1-Distill-Llama-\d+B"
     ),
     "Mistral": (
