@@ -245,7 +245,7 @@ from ..model.libraries.trainer import is_enabled, object_of, settings_of, writte
 from ..model.report import Report
 from ..model.variant import torch_reentrant
 from ..model.wrapping.keywords import partials_with
-from ..model.wrapping.policies import CONTEXTS, given_each_time
+from ..model.wrapping.policies import CONTEXTS, given_each_time, policy_each_time
 
 if TYPE_CHECKING:
     import ast
@@ -284,7 +284,8 @@ def check(run: Run) -> Iterator[Report]:
         context_fn = given.context_fn
         if isinstance(context_fn, Absent) or (isinstance(context_fn, Const) and context_fn.value is None):
             continue
-        problem = _combination(given) or _problem(context_fn) or _shared(given)
+        policy = policy_each_time(run, context_fn)
+        problem = _combination(given) or _problem(context_fn) or _shared(given) or _operators(policy)
         if problem and given.node not in reported:
             reported.add(given.node)
             yield Report(given.node, problem)
@@ -343,7 +344,7 @@ def _problem(context_fn: Value) -> str:
     return ""
 
 
-def _operators(policy: Value) -> str:
+def _operators(policy: Value | None) -> str:
     if not isinstance(policy, Seq):
         return ""
     if policy.kind == "set":
@@ -355,6 +356,8 @@ def _operators(policy: Value) -> str:
 
 
 def _is_overload(name: str) -> bool:
+    if name.startswith("torch.nn.functional.") or name.count(".") == 1:
+        return False  # a function: `torch.mm`
     return not name.startswith("torch.ops.") or name.count(".") >= 4
 
 

@@ -2,7 +2,8 @@
 
 ## What it does
 Flags `except Exception`, `except BaseException` and a bare `except` around the last computation of a function that a
-non-reentrant checkpoint runs, where the handler computes something instead or raises another exception.
+non-reentrant checkpoint runs, where the handler computes something instead or raises another exception; a context
+manager of the program that raises another one is such a handler, too.
 
 ## Why is this bad?
 torch ends the recomputation early by an exception of its own, raised when the last saved tensor is there again. The

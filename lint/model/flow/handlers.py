@@ -6,12 +6,16 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
+from ...facts.objects.classes import decorator_names
 from ...facts.straight import only_value, straight
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
 
     from ...facts.values import Function
+
+    _Called: TypeAlias = Callable[[ast.Call], Function | None]
 
 _EVERYTHING = ("Exception", "BaseException")
 #: Operators whose backward pass needs what they got, so that they save tensors.
@@ -24,7 +28,7 @@ def catches(handler: ast.ExceptHandler, *names: str) -> bool:
     return any(kind is None or (isinstance(kind, ast.Name) and kind.id in names) for kind in kinds)
 
 
-def handler_of_end(function: Function, called: Callable[[ast.Call], Function | None]) -> ast.ExceptHandler | None:
+def handler_of_end(function: Function, called: _Called) -> ast.ExceptHandler | None:
     """The handler around the last computation of ``function`` that computes or raises something else.
 
     Args:
@@ -37,6 +41,7 @@ def handler_of_end(function: Function, called: Callable[[ast.Call], Function | N
         seen.append(inner.node)
         # What decorators put around it catches what it raises.
         handler = next(filter(None, map(_handler_of_end, (*inner.around, inner))), None)
+        handler = handler or _handler_of_context(inner, called)
         if handler is not None:
             return handler
         last = _last_call(inner)
@@ -70,6 +75,37 @@ def _handler_of_end(function: Function) -> ast.ExceptHandler | None:
         if _computes(statement):
             return None
     return None
+
+
+def _handler_of_context(function: Function, called: _Called) -> ast.ExceptHandler | None:
+    """The handler of a context manager of the program, `with named("attention"):`, around the last computation."""
+    body = function.node.body if isinstance(function.node.body, list) else []
+    while body:
+        last = next((statement for statement in reversed(body) if _computes(statement)), None)
+        if not isinstance(last, ast.With):
+            return None
+        entered = (called(item.context_expr) for item in last.items if isinstance(item.context_expr, ast.Call))
+        found = (_handler_around_yield(maker) for maker in entered if maker is not None)
+        handler = next(filter(None, found), None)
+        if handler is not None:
+            return handler
+        body = last.body
+    return None
+
+
+def _handler_around_yield(maker: Function) -> ast.ExceptHandler | None:
+    """The handler by which a generator that is a context manager turns any exception of its block into another."""
+    if not any(name.endswith("contextmanager") for name in decorator_names(maker)):
+        return None
+    for statement in straight(maker.node.body if isinstance(maker.node.body, list) else [], ast.With):
+        if isinstance(statement, ast.Try) and any(isinstance(it, ast.Yield) for it in _inside(statement.body)):
+            caught = next((it for it in statement.handlers if catches(it, *_EVERYTHING)), None)
+            return caught if caught is not None and _raises_another(caught) else None
+    return None
+
+
+def _inside(body: list[ast.stmt]) -> Iterator[ast.AST]:
+    return (node for statement in body for node in all_nodes(statement))
 
 
 def _computes(statement: ast.AST) -> bool:

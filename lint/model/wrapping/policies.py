@@ -116,3 +116,13 @@ def given_each_time(value: Value) -> Value | None:
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) as held:
             return get_attribute(function.scope.look_up(name), attribute, held)
     return None
+
+
+def policy_each_time(run: Run, value: Value) -> Value | None:
+    """The policy of the contexts that a function of the program makes anew in every call; None for anything else."""
+    function = value.function if isinstance(value, Method) else value
+    returns = run.program.returns.get(function.node, []) if isinstance(function, Function) else []
+    made = [it.value for it in returns]
+    if len({it.node for it in returns}) != 1 or not isinstance(made[0], Result) or made[0].call.name != CONTEXTS:
+        return None
+    return made[0].call.argument(0, "policy_fn_or_list")
