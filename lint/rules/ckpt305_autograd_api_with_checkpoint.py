@@ -396,7 +396,7 @@ def _asks_behind(run: Run, call: Call, forward: Forward) -> bool:
     if isinstance(inputs, Param) and _LAYER.search(inputs.name):
         return True
     if not isinstance(forward.cause, Checkpointing):  # a model of transformers, in train mode alone
-        in_eval = any(excludes_mode(guard, training=True) for guard in call.place.guards)
+        in_eval = any(excludes_mode(guard, training=True, of_any=True) for guard in call.place.guards)
         return in_eval or all(map(are_behind_layers, options(inputs)))
     owners = owners_of_parameters(inputs)
     return bool(owners) and not any(_has_to_enter(run, owner, forward) for owner in owners)

@@ -194,6 +194,41 @@ class Own(Trainer):
         "list(self.model.parameters())",
         "[self.model.classifier.weight]",
     ),
+    ("CKPT305", "in a step"): (
+        f"""{LIBRARIES}
+class Own(Trainer):
+    {STEP}
+        out = self.model(**inputs)
+        self.slope = torch.autograd.grad(out.loss, self.model.get_input_embeddings().weight, retain_graph=True)
+        return out.loss
+{TRAINER}""",
+        "compute_loss",
+        "log_slope",
+    ),
+    ("CKPT305", "where it trains"): (
+        f"""{LIBRARIES}
+class Own(Trainer):
+    {STEP}
+        out = model(**inputs)
+        if model.training:
+            self.slope = torch.autograd.grad(out.loss, model.get_input_embeddings().weight, retain_graph=True)
+        return out.loss
+{TRAINER}""",
+        "if model.training",
+        "if not model.training",
+    ),
+    ("CKPT305", "in the Trainer's mode"): (
+        f"""{LIBRARIES}
+class Own(Trainer):
+    {STEP}
+        model.train()
+        out = model(**inputs)
+        self.slope = torch.autograd.grad(out.loss, model.get_input_embeddings().weight, retain_graph=True)
+        return out.loss
+{TRAINER}""",
+        "model.train()",
+        "model.eval()",
+    ),
     ("CKPT305", "the library's own loss"): (
         f"""{LIBRARIES}
 class Own(Trainer):

@@ -86,21 +86,21 @@ def is_tested(question: ast.AST, place: Place) -> bool:
     return any(is_inside(question, test) and origin(question) == origin(test) for test in tests)
 
 
-def in_mode(test: ast.AST, training: bool) -> bool | None:
-    """What a condition is in train or in eval mode; None when the mode does not decide it."""
+def in_mode(test: ast.AST, training: bool, *, of_any: bool = False) -> bool | None:
+    """What a condition is in train or in eval mode of `self`, or ``of_any`` object; None where that does not decide."""
     match test:
-        case ast.Attribute(value=ast.Name(), attr="training"):  # `self.training`, `model.training`
+        case ast.Attribute(value=ast.Name(id=name), attr="training") if of_any or name == "self":
             return training
         case ast.UnaryOp(op=ast.Not(), operand=inner):
-            answer = in_mode(inner, training)
+            answer = in_mode(inner, training, of_any=of_any)
             return None if answer is None else not answer
         case ast.BoolOp(op=op, values=values):
             stops = isinstance(op, ast.Or)
-            answers = {in_mode(value, training) for value in values}
+            answers = {in_mode(value, training, of_any=of_any) for value in values}
             return stops if stops in answers else (None if None in answers else not stops)
     return None
 
 
-def excludes_mode(guard: Guard, training: bool) -> bool:
+def excludes_mode(guard: Guard, training: bool, *, of_any: bool = False) -> bool:
     """Whether the condition never holds in train (or in eval) mode: `not self.training`."""
-    return in_mode(guard.test, training) is (not guard.taken)
+    return in_mode(guard.test, training, of_any=of_any) is (not guard.taken)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ...facts.objects.classes import ancestors, method_of
 from ...facts.parameters import positional_names
 from ...facts.values import Attr, Class, Instance, Param, Super, options
-from ..events import TrainerBuild
+from ..events import ModeSwitch, TrainerBuild
 from ..events.extract import args_of
 from ..types import unwrapped
 from .enabled import reentrant_settings
@@ -32,10 +32,19 @@ def reentrant_trainers(run: Run, call: Call) -> Event | None:
 
     The model is what the Trainer gives its steps, or keeps; `super().compute_loss(model, inputs)` runs it too.
     """
-    owner = _trainer_of(_model_of(call))
+    owner = _trainer_of(_model_of(call)) if _is_in_training(run, call) else None
     built = [it for it in run.of(TrainerBuild) if owner is not None and _has(it, owner)]
     causes = [_cause(run, trainer) for trainer in built]
     return causes[0] if causes and None not in causes else None
+
+
+def _is_in_training(run: Run, call: Call) -> bool:
+    """Whether ``call`` stands in a step that trains, and the function around it has not switched to eval mode."""
+    way = run.path_to(call) or [call]
+    if not any(it.place.function is not None and it.place.function.name in _STEPS for it in way):
+        return False
+    switched = (it for it in run.of(ModeSwitch) if it.on is False and it.order < call.order)
+    return not any(it.place.function is call.place.function for it in switched)
 
 
 def _model_of(call: Call) -> Value:
