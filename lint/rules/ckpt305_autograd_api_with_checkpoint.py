@@ -291,7 +291,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ..facts.values import ABSENT, Param, equals, options, same
+from ..facts.values import ABSENT, Param, Ref, equals, options, same
 from ..finding import Severity
 from ..model.conditions.guards import excludes_mode
 from ..model.events import AutogradGrad, Backward, Checkpointing, TorchCheckpoint
@@ -347,17 +347,30 @@ def check(run: Run) -> Iterator[Report]:
                 versions=default_versions(cause.cause),
             )
     yield from _differentiated_functions(run)
-    for call in run.calls_to(*_TRANSFORMS):
-        inside = run.bodies.of(call.argument(0, "func")).calls
-        nodes = {event.node for event in run.of(TorchCheckpoint)}
-        found = next((inner.node for inner in inside if inner.node in nodes), None)
+    yield from _transformed_functions(run)
+
+
+def _transformed_functions(run: Run) -> Iterator[Report]:
+    """The transforms of `torch.func`, as calls or as decorators, of what runs any checkpoint."""
+    nodes = {event.node for event in run.of(TorchCheckpoint)}
+    for name, function, node in _transforms(run):
+        found = next((inner.node for inner in run.bodies.of(function).calls if inner.node in nodes), None)
         if found is not None:
             yield Report(
-                call.node,
-                f"`{call.name.rpartition('.')[2]}` of `torch.func` raises a RuntimeError on a checkpointed function; "
+                node,
+                f"`{name.rpartition('.')[2]}` of `torch.func` raises a RuntimeError on a checkpointed function; "
                 "take the gradient with `torch.autograd.grad`, or without the checkpoint",
                 notes=(Remark(found, "this is checkpointed"),),
             )
+
+
+def _transforms(run: Run) -> Iterator[tuple[str, Value, ast.AST]]:
+    """Each with its name, the function that it is given, and where it stands."""
+    yield from ((call.name, call.argument(0, "func"), call.node) for call in run.calls_to(*_TRANSFORMS))
+    for function in run.program.functions.values():
+        for decorator in function.decorators:
+            if isinstance(decorator, Ref) and decorator.name in _TRANSFORMS and decorator.node is not None:
+                yield decorator.name, function, decorator.node
 
 
 def _differentiated_functions(run: Run) -> Iterator[Report]:

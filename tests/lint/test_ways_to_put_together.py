@@ -125,6 +125,18 @@ config = DPOConfig("out")
         "activation_checkpointing=True",
         "activation_checkpointing=False",
     ),
+    ("CKPT303", "lines of a text"): (
+        f"""{FSDP}
+VARIABLES = '''ACCELERATE_USE_FSDP=true
+FSDP_ACTIVATION_CHECKPOINTING=true'''
+for line in VARIABLES.splitlines():
+    name, value = line.split("=")
+    os.environ[name] = value
+config = DPOConfig("out")
+""",
+        "CHECKPOINTING=true",
+        "CHECKPOINTING=false",
+    ),
     ("CKPT303", "merged"): (
         f"""{FSDP}
 os.environ |= {{"ACCELERATE_USE_FSDP": "true", "FSDP_ACTIVATION_CHECKPOINTING": "true"}}
@@ -280,6 +292,18 @@ net = accelerator.unwrap_model(model)
         "checkpoint(block, x, use_reentrant=False)",
         "block(x)",
     ),
+    ("CKPT305", "a decorator"): (
+        f"""{NOT}
+from torch.func import grad_and_value
+net = nn.DataParallel(Net())
+
+@grad_and_value
+def energy(x):
+    return net.module(x).sum()
+""",
+        "net.module(x)",
+        "net.module.head(x)",
+    ),
     ("CKPT305", "in front of the region"): (
         f"""{REENTRANT}
 net = Net()
@@ -407,6 +431,20 @@ model.gradient_checkpointing_enable({{"use_reentrant": False}})
 """,
         READ,
         "ctx.saved_tensors",
+    ),
+    ("CKPT317", "modules by their class"): (
+        f"""{FUSED}
+from types import MethodType
+from transformers import AutoModelForCausalLM
+from transformers.models.qwen2.modeling_qwen2 import Qwen2RMSNorm, Qwen2RotaryEmbedding
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B")
+for name, module in model.named_modules():
+    if isinstance(module, Qwen2RMSNorm):
+        module.forward = MethodType(scaled, module)
+model.gradient_checkpointing_enable({{"use_reentrant": False}})
+""",
+        "isinstance(module, Qwen2RMSNorm)",
+        "isinstance(module, Qwen2RotaryEmbedding)",
     ),
     ("CKPT317", "a class of the library"): (
         f"""{FUSED}

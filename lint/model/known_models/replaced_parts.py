@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from ...facts.values import Class, Function, Instance, Ref, Result, options
+from ...facts.values import Call, Class, Function, Instance, Ref, Result, Seq, options, same
+from ..conditions.guards import own_guards
 from ..events import ForwardPatch
 from ..libraries.sharding import attributes, root
 from ..names import canonical
@@ -32,7 +33,8 @@ def replaced_in_layers(run: Run, model: Value) -> Iterator[Value]:
     model = unwrapped(model)
     family = family_of(model)
     for patch in run.of(ForwardPatch):
-        if _is_part(patch.target, family) or _is_in_layers(patch.target, model):
+        of_part = _is_part(patch.target, family) or _is_in_layers(patch.target, model)
+        if of_part or _is_asked_for_part(patch, model, family):
             yield from map(_function, options(patch.function))
     for write in run.writes:
         if _replaces_function(write, family):
@@ -49,6 +51,19 @@ def _is_part(target: Value, family: str) -> bool:
         return False
     library, _, kind = canonical(target.name).rpartition(".")
     return library == "transformers" and kind.startswith(family) and bool(_PARTS.fullmatch(kind.removeprefix(family)))
+
+
+def _is_asked_for_part(patch: ForwardPatch, model: Value, family: str) -> bool:
+    """Whether a condition asks a module of ``model`` for such a class: `if isinstance(module, LlamaRMSNorm)`."""
+    if root(patch.target) is not model:
+        return False
+    for guard in own_guards(patch.place):
+        match guard.value:
+            case Result(Call(name="builtins.isinstance", args=[asked, kinds])) if guard.taken:
+                found = kinds.items if isinstance(kinds, Seq) and not kinds.open else [kinds]
+                if same(asked, patch.target) and all(_is_part(kind, family) for kind in found):
+                    return True
+    return False
 
 
 def _replaces_class(write: Write, family: str, model: Value) -> bool:
