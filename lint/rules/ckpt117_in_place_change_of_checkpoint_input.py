@@ -2,10 +2,10 @@
 
 ## What it does
 Flags a checkpointed function or module of this file that changes a tensor it was given, in place, before it binds the
-name to something else: `x += ...`, `x.mul_(...)` (also on a view), `torch.relu_(x)`, an activation with `inplace=True`
-as the first step, also at the head of an `nn.Sequential`. For inputs given by keyword, and for inputs of the reentrant
-variant that may need no gradient, changes count that have another effect the second time. Changes of intermediate
-results are fine.
+name to something else: `x += ...`, `x.mul_(...)` (also on a view), `torch.relu_(x)`, an activation or a dropout with
+`inplace=True` as the first step, also at the head of an `nn.Sequential`. For inputs given by keyword, and for inputs of
+the reentrant variant that may need no gradient, changes count that have another effect the second time. Changes of
+intermediate results are fine.
 
 Also flags a function that changes what it gave to a non-reentrant checkpoint, after the call: `h += checkpoint(f, h)`.
 
@@ -510,7 +510,7 @@ from ..model.events import Checkpoint, CheckpointSequential, TorchCheckpoint
 from ..model.regions.given_parameters import GivenParameters
 from ..model.regions.own_wrappers import inputs_of
 from ..model.report import Remark, Report
-from ..model.state.in_place import changes, is_decided, matters, overwriting_head
+from ..model.state.in_place import changes, is_decided, is_dropping, matters, overwriting_head
 from ..model.state.later_changes import LaterChanges
 from ..model.tensors.gradient_free import is_gradient_free
 from ..model.tensors.needs_gradient import needs_gradient
@@ -559,11 +559,11 @@ def _changed(run: Run, event: TorchCheckpoint) -> Iterator[Remark]:
     """What changes an input of ``event`` so that the recomputation fails or comes out otherwise."""
     if is_gradient_free(event.call):
         return
-    inputs = inputs_of(run, event) if isinstance(event, Checkpoint) else []
+    inputs, in_eval = inputs_of(run, event) if isinstance(event, Checkpoint) else [], run.stays_in_eval(event)
     first = _first_input(event, inputs)
     if event.call.args and first is not None and _is_refused(run, event, first):
-        heads = (overwriting_head(option) for option in options(event.call.args[0]))
-        yield from (Remark(head.call.node, _HERE) for head in heads if head is not None)
+        heads = filter(None, map(overwriting_head, options(event.call.args[0])))
+        yield from (Remark(head.call.node, _HERE) for head in heads if not (is_dropping(head) and in_eval))
     if not isinstance(event, Checkpoint):
         return
     values = GivenParameters(event.function, inputs, event.function_kwargs)
@@ -572,6 +572,8 @@ def _changed(run: Run, event: TorchCheckpoint) -> Iterator[Remark]:
         given = dict(zip(names, inputs, strict=False))
         by_position = {name for name, value in given.items() if not isinstance(value, Const)}
         for change in changes(run, part.function, given=_tensors({**given, **event.function_kwargs}), values=values):
+            if change.in_training and in_eval:
+                continue
             refused = change.name in by_position and _is_refused(run, event, given[change.name])
             twice = not change.once and change.name in (by_position | event.function_kwargs.keys())
             if refused or (twice and matters(part.function, change)):

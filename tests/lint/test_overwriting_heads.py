@@ -30,6 +30,9 @@ OVERWRITES = {
     "list": "parts = [nn.ReLU(True)]\nparts.append(nn.Conv2d(8, 8, 3))\nreturn nn.Sequential(*parts)",
     "spread": "return nn.Sequential(*[nn.ReLU(True), nn.Conv2d(8, 8, 3)])",
     "nested": "return nn.Sequential(nn.Sequential(*[nn.ReLU(True)]), nn.Conv2d(8, 8, 3))",
+    "a dropout": "return nn.Sequential(nn.Dropout2d(0.1, inplace=True), nn.Conv2d(8, 8, 3))",
+    "a hard sigmoid": "return nn.Sequential(nn.Hardsigmoid(True), nn.Conv2d(8, 8, 3))",
+    "a hard tanh": "return nn.Sequential(nn.Hardtanh(-2.0, 2.0, True), nn.Conv2d(8, 8, 3))",
     "added first": "net = nn.Sequential()\nnet.add_module('relu', nn.ReLU(True))\nfor i in range(flag):\n    net.append(nn.BatchNorm2d(8))\nreturn net",
 }
 MAY_NOT = {
@@ -39,6 +42,10 @@ MAY_NOT = {
     "added by their names": "net = nn.Sequential()\nfor name in flag.split('-'):\n    if name == 'relu':\n        net.add_module('relu', nn.ReLU(True))\n    else:\n        net.add_module('norm', nn.BatchNorm2d(8))\nreturn net",
     "a norm added, sometimes": "net = nn.Sequential()\nif flag:\n    net.append(nn.BatchNorm2d(8))\nnet.append(nn.ReLU(True))\nreturn net",
     "behind others": "net = nn.Sequential(*others)\nnet.append(nn.ReLU(True))\nreturn net",
+    "drops nothing": "return nn.Sequential(nn.Dropout2d(0.0, inplace=True), nn.Conv2d(8, 8, 3))",
+    "may drop nothing": "return nn.Sequential(nn.Dropout2d(flag, inplace=True), nn.Conv2d(8, 8, 3))",
+    # torch makes a copy all the same.
+    "an alpha dropout": "return nn.Sequential(nn.AlphaDropout(0.1, inplace=True), nn.Conv2d(8, 8, 3))",
     "out of place": "return nn.Sequential(OrderedDict([('relu', nn.ReLU()), ('conv', nn.Conv2d(8, 8, 3))]))",
 }
 

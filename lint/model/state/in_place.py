@@ -14,12 +14,13 @@ from ..calls.call_targets import call_targets
 from ..names import canonical
 from ..regions.given_parameters import NOTHING_GIVEN
 from ..types import bases
+from .randomness import drops, may_drop_nothing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
-    from ...facts.values import Function
+    from ...facts.values import Call, Function
     from ..regions.given_parameters import GivenParameters
     from ..run import Run
 
@@ -29,14 +30,22 @@ _SETTINGS = frozenset(("requires_grad_", "share_memory_", "retain_grad_", "detac
 _IDEMPOTENT = frozenset(
     ("relu_", "zero_", "fill_", "masked_fill_", "clamp_", "clip_", "copy_", "abs_", "triu_", "tril_", "nan_to_num_")
 )
-_ACTIVATIONS = frozenset(
-    f"torch.nn.{name}" for name in ("ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "CELU", "SiLU", "Hardswish", "Mish")
-)
+#: Modules that can overwrite what they get, by the position of their `inplace`.
+_OVERWRITING = {
+    f"torch.nn.{name}": position
+    for position, names in (
+        (0, ("ReLU", "ReLU6", "SELU", "SiLU", "Hardswish", "Hardsigmoid", "Mish")),
+        (1, ("LeakyReLU", "ELU", "CELU", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d")),
+        (2, ("Hardtanh", "Threshold")),
+    )
+    for name in names
+}
+_DROPS = "dropout"
 #: Functions with an argument `inplace`, and its position.
 _FUNCTIONAL = {
     "torch.nn.functional." + name: position
     for position, names in (
-        (1, ("relu", "relu6", "selu", "silu", "hardswish", "mish")),
+        (1, ("relu", "relu6", "selu", "silu", "hardswish", "hardsigmoid", "mish")),
         (2, ("leaky_relu", "elu", "celu")),
         (3, ("threshold", "dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "hardtanh")),
     )
@@ -60,6 +69,8 @@ class Change(NamedTuple):
     name: str
     node: ast.AST
     once: bool
+    #: Whether it is made in train mode alone.
+    in_training: bool = False
 
 
 def is_decided(function: Function, change: Change) -> bool:
@@ -141,7 +152,8 @@ def changes(
         given: The parameters that are known to be tensors.
         values: What is given for the parameters.
     """
-    calls = {id(call.node): values.called_by(call) for call in run.bodies.calls_in(function)}
+    certain = (call for call in run.bodies.calls_in(function) if not may_drop_nothing(call))
+    calls = {id(call.node): values.called_by(call) for call in certain}
     arguments = function.node.args
     parameters = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
     tensors = {name for call in run.bodies.calls_in(function) for name in _module_inputs(call.node, call.func)}
@@ -250,7 +262,8 @@ def changes_in_helpers(
             known = frozenset(name for name, argument in given.items() if argument in tensors)
             for change in changes(run, part.function, depth - 1, known):
                 if change.name in given:
-                    yield Change(given[change.name], node, change.once or not matters(part.function, change))
+                    once = change.once or not matters(part.function, change)
+                    yield Change(given[change.name], node, once, change.in_training)
 
 
 def _named_arguments(node: ast.Call, parameters: list[str]) -> dict[str, str]:
@@ -281,8 +294,10 @@ def changes_of_call(node: ast.Call, called: Value | None) -> Iterator[Change]:
             if name := shared_with(inner):
                 yield Change(name, node, method in _IDEMPOTENT)
         case ast.Call(args=[given, *_]) if called is not None and (name := shared_with(given)):
-            if overwriting_head(called) is not None or _asks_for_in_place(node, called):
-                yield Change(name, node, not isinstance(called, Ref) or "dropout" not in called.name)
+            head = overwriting_head(called)
+            if head is not None or _asks_for_in_place(node, called):
+                random = is_dropping(head or called)
+                yield Change(name, node, not random, in_training=random)
 
 
 def _is_in_place_function(function: str) -> bool:
@@ -296,23 +311,28 @@ def _is_in_place(method: str) -> bool:
 
 
 def overwriting_head(module: Value) -> Result | None:
-    """The activation that overwrites what ``module`` gets: itself, or the head of an `nn.Sequential`."""
+    """The module of torch that overwrites what ``module`` gets: itself, or the head of an `nn.Sequential`."""
     head: Value | None = module
     while head is not None and container_kind(head) == "Sequential":
         head = first_given(head.call) if isinstance(head, Result) else _first_of_own(head)
-    return head if isinstance(head, Result) and _is_in_place_activation(head) else None
+    return head if isinstance(head, Result) and _overwrites(head.call) else None
 
 
 def _first_of_own(module: Value) -> Value | None:
     return first_held(module) if isinstance(module, Instance) else None
 
 
-def _is_in_place_activation(module: Value) -> bool:
-    """Whether ``module`` is an activation of torch built with ``inplace=True``."""
-    if not isinstance(module, Result) or canonical(module.call.name) not in _ACTIVATIONS:
-        return False
-    slope_first = module.call.name.endswith((".LeakyReLU", ".ELU", ".CELU"))
-    return equals(module.call.argument(1 if slope_first else 0, "inplace"), True) is True
+def _overwrites(built: Call) -> bool:
+    """Whether it is a module of torch built with ``inplace=True``, and one that drops surely drops something."""
+    position = _OVERWRITING.get(canonical(built.name))
+    asked = position is not None and equals(built.argument(position, "inplace"), True) is True
+    return asked and (_DROPS not in built.name.lower() or drops(built))
+
+
+def is_dropping(called: Value) -> bool:
+    """Whether what is called, a module or a function of torch, drops, which it does in train mode alone."""
+    name = called.call.name if isinstance(called, Result) else getattr(called, "name", "")
+    return _DROPS in name.lower()
 
 
 def _asks_for_in_place(node: ast.Call, called: Value) -> bool:

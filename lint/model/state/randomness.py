@@ -127,14 +127,14 @@ def torch_draws(run: Run, region: Region, training: bool = True) -> Iterator[Dra
     if any(region.calls_to("torch.manual_seed", "torch.random.manual_seed")):
         return
     for module in region.modules if training else ():
-        if isinstance(module, Result) and _drops(module.call) and not _in_eval(run, module):
+        if isinstance(module, Result) and drops(module.call) and not _in_eval(run, module):
             yield Draw(module.call.node, module.call.name.rpartition(".")[2], region.conditions_of(module))
     for call in region.calls:
         if _draws(call, training):
             yield Draw(call.node, f"{call.name.rpartition('.')[2] or call.method}()", region.conditions_of(call))
 
 
-def _drops(built: Call) -> bool:
+def drops(built: Call) -> bool:
     """Whether a module of a library, as ``built``, drops or perturbs while it trains."""
     name = canonical(built.name)
     if name in _RECURRENT:
@@ -215,6 +215,11 @@ def _draws(call: Call, training: bool) -> bool:
     off = not trains if isinstance(given, Absent) else equals(given, False) is True
     off = off or (not training and isinstance(given, Attr) and given.name == "training")
     return not off and _positive(call.argument(1, "p"), default)
+
+
+def may_drop_nothing(call: Call) -> bool:
+    """Whether ``call`` is of a function that drops, and its probability may be zero."""
+    return canonical(call.name) in _FUNCTIONS and not _draws(call, training=True)
 
 
 def _is_distribution(value: Value) -> bool:
