@@ -3,7 +3,8 @@
 ## What it does
 Flags `torch.manual_seed(0)`, `torch.cuda.manual_seed(0)`, `transformers.set_seed(0)` and the like in a function or
 module that is checkpointed, unless `torch.random.fork_rng()` is around it; also a seed such as `1000 + self.index` that
-only the constructor of a layer sets. A seed that is passed in is not flagged.
+only the constructor of a layer sets, and a number that the checkpoint gives. A seed that the caller gives is not
+flagged.
 
 ## Why is this bad?
 It is recommended to make dropout agree with its recomputation, which torch does by itself (`preserve_rng_state=True`).
@@ -193,7 +194,7 @@ from ..finding import Severity
 from ..model.events import Checkpointing
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.state.seeds import is_constant, is_same_in_every_step
+from ..model.state.seeds import is_constant, is_given_constant, is_same_in_every_step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -208,6 +209,10 @@ _SEEDS = (
     "torch.random.manual_seed",
     "torch.cuda.manual_seed",
     "torch.cuda.manual_seed_all",
+    "torch.mps.manual_seed",
+    "torch.xpu.manual_seed",
+    "torch.xpu.manual_seed_all",
+    "torch.default_generator.manual_seed",
     "transformers.set_seed",
     "transformers.enable_full_determinism",
     "accelerate.set_seed",
@@ -221,7 +226,8 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         seeds = [call for call in region.calls_to(*_SEEDS) if not _is_forked(call)]
         fixed = next((call for call in seeds if is_constant(run, call)), None)
-        seed = fixed or next((call for call in seeds if is_same_in_every_step(run, call)), None)
+        settled = (it for it in seeds if is_same_in_every_step(run, it) or is_given_constant(run, it, event))
+        seed = fixed or next(settled, None)
         if seed is not None:
             alike = "every step" if fixed is None else "every layer and every step"
             yield Report(

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, Any
 
 from ..objects.annotations import annotated, narrowed
-from ..objects.attributes import get_attribute
+from ..objects.attributes import get_attribute, get_item, set_item
 from ..objects.children import add_modules
 from ..objects.containers import each, elements, is_module_list, together
 from ..plain_syntax import annotation_of
@@ -81,10 +81,12 @@ def _augmented(walk: Walk, node: ast.AugAssign) -> None:
             held = get_attribute(owner, name, node.target)
             write(walk, owner, name, _added(walk, held, value, node), node, augmented=True)
         case ast.Subscript():
-            held = walk.evaluate(node.target.value)
-            store(walk, held, walk.evaluate(node.target.slice), value)
-            if isinstance(held, Dict) and isinstance(value, Value):
-                held.open = True
+            held, key = walk.evaluate(node.target.value), walk.evaluate(node.target.slice)
+            store(walk, held, key, value)
+            before = get_item(held, key, node.target)
+            added = _added(walk, before, value, node)
+            if isinstance(held, Dict | Seq) and added is not before:
+                set_item(held, key, added, walk.place)
 
 
 def _added(walk: Walk, held: Value, value: Value, node: ast.AugAssign) -> Value:

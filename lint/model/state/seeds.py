@@ -9,13 +9,16 @@ from ...facts.nodes import all_nodes
 from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import GAP, fits
 from ...facts.values import Class, Computed, Const, Instance, Param, Unknown, options
+from ..events import FunctionCheckpoint
+from ..regions.given_parameters import GivenParameters
 from ..types import bases
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call, Value
+    from ...facts.values import Call, Function, Value
     from ...facts.walk import Write
+    from ..events import Checkpointing
     from ..run import Run
 
 
@@ -23,6 +26,24 @@ def is_constant(run: Run, call: Call) -> bool:
     """Whether ``call`` gets a seed that is the same for every object, in every step."""
     seed = _seed(call)
     return seed is not None and isinstance(call.argument(0, "seed"), Const) and _settles_attributes(run, call, seed)
+
+
+def is_given_constant(run: Run, call: Call, event: Checkpointing) -> bool:
+    """Whether ``call``, in the region of ``event``, gets a seed that this checkpoint gives, a number each time."""
+    seed = call.argument(0, "seed")
+    if not isinstance(event, FunctionCheckpoint) or not isinstance(seed, Param):
+        return False
+    given = GivenParameters(event.function, event.inputs, event.function_kwargs).values_of(seed)
+    cls, written = _class_around(event.call), (*event.node.args, *(word.value for word in event.node.keywords))
+    read = {field for expression in written for field in _own_attributes(event.call, expression)}
+    settled = cls is None or all(_is_set_once(run, cls, field) for field in read if _holds_number(cls, field))
+    return bool(given) and settled and all(isinstance(value, Const) for value in given)
+
+
+def _holds_number(cls: Class, field: str) -> bool:
+    owners = (cls, *ancestors(cls))
+    held = [owner.fields.get(field) or owner.body.get(field) for owner in owners]
+    return any(isinstance(option, Const) for value in held if value is not None for option in options(value))
 
 
 def is_same_in_every_step(run: Run, call: Call) -> bool:
@@ -60,14 +81,22 @@ def _settles_attributes(run: Run, call: Call, expression: ast.expr) -> bool:
 
 
 def _class_around(call: Call) -> Class | None:
+    method = _method_around(call)
+    return method.owner if method is not None else None
+
+
+def _method_around(call: Call) -> Function | None:
+    """The method that ``call`` is in, in a function inside of it perhaps."""
     function = call.place.function
-    return function.owner if function is not None else None
+    while function is not None and function.owner is None:
+        function = function.place.function
+    return function
 
 
 def _own_attributes(call: Call, expression: ast.expr) -> Iterator[str]:
     """The attributes of the object that ``call`` is in a method of."""
-    function = call.place.function
-    arguments = function.node.args.args[:1] if function is not None else []
+    method = _method_around(call)
+    arguments = method.node.args.args[:1] if method is not None else []
     for part in all_nodes(expression):
         match part:
             case ast.Attribute(value=ast.Name(id=name), attr=field) if any(own.arg == name for own in arguments):
