@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.objects.classes import ancestors
 from ...facts.parameters import positional_names
+from ...facts.scopes import bound_names
 from ...facts.values import Attr, Function, Instance, Method, Partial, Value, options
 
 if TYPE_CHECKING:
@@ -26,6 +27,10 @@ class CallTarget(NamedTuple):
     def parameters(self) -> list[str]:
         """The names of the positional parameters that the call fills, in order."""
         return positional_names(self.function.node)[self.taken :]
+
+    def kept_parameters(self) -> frozenset[str]:
+        """Those that mean what the call gives for as long as the function runs."""
+        return frozenset(self.parameters()) - frozenset(bound_names(self.function.node))
 
 
 def call_targets(value: Value) -> Iterator[CallTarget]:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
-from ...facts.scopes import bound_names
-from ...facts.values import Dict, Function, Param, Result, Seq, Unknown, Value, options
+from ...facts.parameters import defaults
+from ...facts.values import Function, Partial, Result, Seq, Unknown, Value, options
 from ..calls.call_targets import call_targets
 from .free_variables import free_names
+from .taken_out import Consumed, taken_out
 
 if TYPE_CHECKING:
-    from collections.abc import Set as AbstractSet
+    from collections.abc import Iterator, Sequence
 
-    from ...facts.values import Call
+    from ..calls.call_targets import CallTarget
     from ..events import Checkpoint
     from ..run import Run
 
@@ -30,26 +32,48 @@ _ITERATORS = frozenset(
 )
 
 
-class Consumed(NamedTuple):
-    """What the recomputation lacks, in words, and where the forward pass takes it."""
-
-    text: str
-    node: ast.AST
+#: Functions that take all that their arguments give.
+_TAKING = frozenset(
+    ("list", "tuple", "dict", "set", "sum", "max", "min", "sorted", "any", "all", "zip", "map", "enumerate", "filter")
+)
+_USED_UP = "the iterator it gets is used up"
 
 
 def consumed(run: Run, event: Checkpoint) -> Consumed | None:
     """The first thing that the region of ``event`` takes away from its own recomputation; None for nothing."""
-    return _iterator(run, event) or _advanced(run, event) or _popped(run, event.function)
+    return _iterator(run, event) or _advanced(run, event) or _drained(run, event) or taken_out(run, event)
 
 
 def _iterator(run: Run, event: Checkpoint) -> Consumed | None:
     """An input that is certainly an iterator."""
-    for value in (*event.inputs, *event.function_kwargs.values()):
-        if value.node is not None and all(_is_iterator(run, option) for option in options(value)):
-            return Consumed("the iterator it gets is used up", value.node)
+    for value in (*event.inputs, *event.function_kwargs.values(), *_given_early(event.function)):
+        if value.node is not None and _is_always_iterator(run, value):
+            return Consumed(_USED_UP, value.node)
     made = {call.node for call in run.calls_to("builtins.iter")}
-    written = next((argument for argument in event.node.args[1:] if argument in made), None)
-    return None if written is None else Consumed("the iterator it gets is used up", written)
+    given = (argument for argument in event.node.args[1:] if argument in made)
+    written = next(chain(given, _bound_early(run, event)), None)
+    return None if written is None else Consumed(_USED_UP, written)
+
+
+def _given_early(function: Value) -> Iterator[Value]:
+    """What partials give the function beforehand."""
+    for option in options(function):
+        if isinstance(option, Partial):
+            yield from (*option.args, *option.kwargs.values(), *_given_early(option.func))
+
+
+def _bound_early(run: Run, event: Checkpoint) -> Iterator[ast.expr]:
+    """The defaults of the function that are iterators, made once: `lambda h, weights=iter(weights): ...`."""
+    for body in call_targets(event.function):
+        given = {*body.parameters()[: len(event.inputs)], *event.function_kwargs, *body.named}
+        for name, default in defaults(body.function.node).items():
+            made = any(call.name in _ITERATORS for call in run.calls_at(default))
+            if name not in given and (made or isinstance(default, ast.GeneratorExp)):
+                yield default
+
+
+def _is_always_iterator(run: Run, value: Value) -> bool:
+    return all(_is_iterator(run, option) for option in options(value))
 
 
 def _is_iterator(run: Run, value: Value) -> bool:
@@ -66,14 +90,54 @@ def _is_iterator(run: Run, value: Value) -> bool:
 
 def _advanced(run: Run, event: Checkpoint) -> Consumed | None:
     """``next`` on an iterator that the region does not make itself."""
+    given = {(body.function.node, name) for body in call_targets(event.function) for name in body.kept_parameters()}
     for call in run.region(event).calls_to("builtins.next"):
         function, taken = call.place.function, call.node.args[0] if call.node.args else None
         match taken:
-            case ast.Name(id=name) if function is not None and _is_from_outside(function, name):
-                return Consumed(f"`next({name})` gives the next value instead of the same one", call.node)
+            case ast.Name(id=name) if function is not None:
+                if (function.node, name) in given or _is_from_outside(function, name):
+                    return Consumed(f"`next({name})` gives the next value instead of the same one", call.node)
             case ast.Attribute(value=ast.Name(id="self")):
                 return Consumed(f"`next({ast.unparse(taken)})` gives the next value instead of the same one", call.node)
     return None
+
+
+def _drained(run: Run, event: Checkpoint) -> Consumed | None:
+    """A loop, or what takes everything, of an iterator around the function or in its object."""
+    for body in call_targets(event.function):
+        node, scope = body.function.node, body.function.scope
+        around = free_names(node)
+        for part in all_nodes(node):
+            for taken in _taken_whole(part):
+                match taken:
+                    case ast.Name(id=name) if name in around and _is_always_iterator(run, scope.look_up(name)):
+                        return Consumed(f"`{name}` is used up", taken)
+                    case ast.Attribute(value=ast.Name("self"), attr=name) if _holds_iterator(run, body, name):
+                        return Consumed(f"`self.{name}` is used up", taken)
+    return None
+
+
+def _taken_whole(part: ast.AST) -> Sequence[ast.expr]:
+    """What ``part`` goes through to the end."""
+    match part:
+        case ast.For(iter=gone_through) | ast.comprehension(iter=gone_through):
+            return (gone_through,)
+        case ast.Call(func=ast.Name(id=name), args=given) if name in _TAKING:
+            return given
+    return ()
+
+
+def _holds_iterator(run: Run, body: CallTarget, name: str) -> bool:
+    """Whether the object of a method holds an iterator under ``name`` that the method does not make itself."""
+    held = None if body.function.owner is None else body.function.owner.fields.get(name)
+    return (
+        held is not None
+        and _is_always_iterator(run, held)
+        and not any(
+            isinstance(part, ast.Attribute) and part.attr == name and isinstance(part.ctx, ast.Store)
+            for part in all_nodes(body.function.node)
+        )
+    )
 
 
 def _is_from_outside(function: Function, name: str) -> bool:
@@ -81,55 +145,3 @@ def _is_from_outside(function: Function, name: str) -> bool:
     made = function.scope.look_up(name)
     counts = isinstance(made, Result) and made.call.name == "itertools.count"
     return name in free_names(function.node) and not counts
-
-
-def _popped(run: Run, function: Value, given_on: AbstractSet[str] | None = None, depth: int = 3) -> Consumed | None:
-    """``skips.pop(...)`` in the checkpointed function, of a parameter or of a variable around the function.
-
-    Args:
-        run: The program.
-        function: What is checkpointed, or what that hands a parameter on to.
-        given_on: The parameters that come from those of the checkpointed function; None for all.
-        depth: How often a parameter is followed into another function.
-    """
-    for body in call_targets(function):
-        own = set(body.parameters()) - set(bound_names(body.function.node))
-        own = own if given_on is None else own & given_on
-        around = {name for name in free_names(body.function.node) if _has_entries(body.function.scope.look_up(name))}
-        inside = body.function.node.body
-        for node in (node for part in (inside if isinstance(inside, list) else [inside]) for node in ast.walk(part)):
-            match node:
-                case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="pop"), args=given):
-                    # With a default, the key need not have been there in the first run.
-                    asks = (name in own and given) or (name in around and len(given) == 1)
-                    if asks or (name in own | around and not given and _is_only_popped(body.function, name)):
-                        return Consumed(f"what `{name}.pop` took is gone", node)
-        for call in run.bodies.calls_in(body.function) if own and depth else ():
-            handed = _handed_on(call, own)
-            found = _popped(run, call.func, handed, depth - 1) if handed else None
-            if found is not None:
-                return found
-    return None
-
-
-def _handed_on(call: Call, names: AbstractSet[str]) -> frozenset[str]:
-    """The parameters of what ``call`` runs that get one of the variables ``names`` as it is."""
-    written = [call.written_arguments(target.parameters()) for target in call_targets(call.func)]
-    return frozenset(
-        parameter
-        for given in written
-        for parameter, value in given.items()
-        if isinstance(value, ast.Name) and value.id in names
-    )
-
-
-def _has_entries(value: Value | None) -> bool:
-    """Whether ``value``, what a name around a function means, is a list or a dict, or may be one."""
-    return isinstance(value, Seq | Dict | Param)
-
-
-def _is_only_popped(function: Function, name: str) -> bool:
-    """Whether nothing in ``function`` can put back what it takes from ``name``."""
-    uses = [node for node in all_nodes(function.node) if isinstance(node, ast.Name) and node.id == name]
-    pops = [node.value for node in all_nodes(function.node) if isinstance(node, ast.Attribute) and node.attr == "pop"]
-    return all(use in pops for use in uses)
