@@ -98,7 +98,7 @@ def unwrapped(value: Value) -> Value:
                 inner = call.args[0]
             case Element(of=Result(call), index=0) if call.name == "deepspeed.initialize":
                 inner = found if (found := call.argument(1, "model")).node else value
-            case Result(call) | Element(of=Result(call)) if _prepares(call):
+            case Result(call) | Element(of=Result(call)) if prepares(call):
                 inner = _prepared(value, call)
             case Result(call) if call.method == "prepare_model" and is_accelerator(call.receiver):
                 inner = found if (found := call.argument(0, "model")).node else value
@@ -159,7 +159,7 @@ def is_fabric(value: Value) -> bool:
     return not _FABRICS.isdisjoint(class_names(value))
 
 
-def _prepares(call: Call) -> bool:
+def prepares(call: Call) -> bool:
     """Whether ``call`` gives back, in order, what it is given: by accelerate's `prepare`, or Lightning Fabric's."""
     if call.method == "prepare":
         return is_accelerator(call.receiver)

@@ -2,8 +2,8 @@
 
 ## What it does
 Flags `x = checkpoint(...)` whose `x.detach()` becomes the input of another checkpoint, also through a dict or list of
-saved boundaries, and a detached result that is all the loss gets (`return x.detach()` at the end of a `forward`). A
-recurrent cell whose state is detached between steps, and detached results that go elsewhere (a target, a log), are not
+saved boundaries, or in a function that does no more, and a detached result that is all the loss gets (`return
+x.detach()` at the end of a `forward`), also the loss that a training step of Lightning returns. A recurrent cell whose state is detached between steps, and detached results that go elsewhere (a target, a log), are not
 flagged. Neither is what a linear probe does, a head trained on features that are cut off: whoever freezes the trunk, or
 gives the optimizer the parameters of the head alone, means the trunk to get no gradients.
 
@@ -265,24 +265,26 @@ from typing import TYPE_CHECKING
 from ..facts.values import Attr, Element, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
+from ..model.flow.cuts import cuts
 from ..model.flow.entries_in_turn import cuts_entries, cuts_kept_leaf, goes_on_besides
 from ..model.flow.iterations import changes_by_iteration, leaves_out_last
 from ..model.flow.own_results import (
     cuts_own_result,
     goes_on_through_helper,
+    is_read_beside,
     leaf_for_next_iteration,
-    receiver_name,
 )
 from ..model.flow.statements import appended_to, base_name, list_ending_in, stored_under
 from ..model.needs import together
 from ..model.report import Remark, Report
-from ..model.results.detached import computed_from, cut_off_from_loss, may_train
+from ..model.results.detached import computed_from, cut_off_from_loss, learns_beside, may_train
 from ..model.tensors.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from ..facts.values import Call, Value
+    from ..model.flow.cuts import Cut
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT121", "detached-checkpoint-output", Severity.ERROR
@@ -294,7 +296,7 @@ _HOOKS = ("register_forward_hook", "register_module_forward_hook")
 def check(run: Run) -> Iterator[Report]:
     """Report results that are cut off before the next segment."""
     events = {event.call: event for event in run.of(Checkpoint)}
-    for cut in run.of(Detach):
+    for cut in cuts(run):
         source = next((events[call] for call in _moved(cut.source) if call in events), None)
         again = None if source is not None else next(_of_last_iteration(run, cut, events.values()), None)
         source = source or again
@@ -310,6 +312,9 @@ def check(run: Run) -> Iterator[Report]:
             and goes_on_through_helper(run, cut.call, source.call)
         ):
             following = source
+        is_read = again is None and is_read_beside(run, cut.call, source.call)
+        if following is not None and is_read and learns_beside(run, cut.call, source):
+            continue  # Each segment has a loss of its own.
         loss = cut_off_from_loss(run, cut.call, source) if following is None else None
         if loss is not None:
             yield _report_loss(cut, source, loss)
@@ -333,7 +338,7 @@ def _moved(value: Value) -> Iterator[Call]:
             held = held.call.receiver
 
 
-def _cut_off_later(run: Run, cut: Detach, events: Mapping[Call, Checkpoint]) -> Iterator[Report]:
+def _cut_off_later(run: Run, cut: Cut, events: Mapping[Call, Checkpoint]) -> Iterator[Report]:
     """What is cut off behind more than the checkpoint: `F.normalize(h.mean(1)).detach()`."""
     if _ends_in_backward(run, cut) or not run.detached_losses.is_returned(cut.call):
         return  # A leaf for a backward pass by hand, or what is only looked at.
@@ -343,7 +348,7 @@ def _cut_off_later(run: Run, cut: Detach, events: Mapping[Call, Checkpoint]) -> 
         yield _report_loss(cut, source, loss)
 
 
-def _report_loss(cut: Detach, source: Checkpoint, loss: Call) -> Report:
+def _report_loss(cut: Cut, source: Checkpoint, loss: Call) -> Report:
     return Report(
         cut.node,
         "this detached result is all that the loss gets, so no segment before it gets a gradient; pass the result on "
@@ -353,7 +358,7 @@ def _report_loss(cut: Detach, source: Checkpoint, loss: Call) -> Report:
 
 
 def _next_segment(
-    run: Run, cut: Detach, source: Checkpoint, again: Checkpoint | None, events: Iterable[Checkpoint]
+    run: Run, cut: Cut, source: Checkpoint, again: Checkpoint | None, events: Iterable[Checkpoint]
 ) -> Checkpoint | None:
     """The checkpoint that gets what is cut off, in the next iteration ``again``; None where that may be meant."""
     if _is_recurrent(source) or _ends_in_backward(run, cut):
@@ -364,18 +369,18 @@ def _next_segment(
     return again or next(feeds, None)
 
 
-def _goes_on_in_container(run: Run, cut: Detach, event: Checkpoint) -> bool:
+def _goes_on_in_container(run: Run, cut: Cut, event: Checkpoint) -> bool:
     """Whether the next iteration gets what is cut off out of a list or dict."""
     is_leaf = not any(run.method_calls(*_HOOKS)) and cuts_kept_leaf(run, cut.call, event.call)
     return is_leaf or cuts_entries(run, cut.call, event.call)
 
 
-def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]:
+def _stored_as_leaf(run: Run, cut: Cut, source: Checkpoint) -> frozenset[str]:
     """The variable of `x = y.detach().requires_grad_()` in a loop that does nothing else with it than checkpoint it.
 
     A leaf that goes elsewhere too may be there for a backward pass by hand, or the result for a loss of its own.
     """
-    name, loop = receiver_name(cut.call), cut.place.loops[-1] if cut.place.loops else None
+    name, loop = cut.name, cut.place.loops[-1] if cut.place.loops else None
     if not name or loop is None or source.place.deeper_than(cut.place) or any(run.method_calls(*_HOOKS)):
         return frozenset()
     alike = source.place.loops == cut.place.loops and all(
@@ -386,9 +391,9 @@ def _stored_as_leaf(run: Run, cut: Detach, source: Checkpoint) -> frozenset[str]
     return frozenset((leaf_for_next_iteration(cut.node, name, loop, source.node.args[1:]),)) - {""}
 
 
-def _of_last_iteration(run: Run, cut: Detach, events: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
+def _of_last_iteration(run: Run, cut: Cut, events: Iterable[Checkpoint]) -> Iterator[Checkpoint]:
     """The checkpoint that gets what is cut off of its own result in the iteration before."""
-    name = receiver_name(cut.call)
+    name = cut.name
     if any(run.method_calls(*_HOOKS)):
         return  # A hook may take a loss from each of the results.
     for event in events:
@@ -408,11 +413,11 @@ def _is_recurrent(event: Checkpoint) -> bool:
     return not varies and any(isinstance(option, Param | Attr | Instance) for option in options(event.function))
 
 
-def _ends_in_backward(run: Run, cut: Detach) -> bool:
+def _ends_in_backward(run: Run, cut: Cut) -> bool:
     return any(event.place.function is cut.place.function for event in run.of(Backward))
 
 
-def _feeds(cut: Detach, stored: frozenset[str], last: str, event: Checkpoint) -> bool:
+def _feeds(cut: Cut, stored: frozenset[str], last: str, event: Checkpoint) -> bool:
     """Whether ``event`` reads a variable of ``stored``, the detached tensor, later or in the next iteration.
 
     The tensor may be the last one of the list ``last``, too.
@@ -422,7 +427,7 @@ def _feeds(cut: Detach, stored: frozenset[str], last: str, event: Checkpoint) ->
     again = any(loop in event.place.loops for loop in cut.place.loops)
     if not again and event.order < cut.order:
         return False
-    given, result = event.node.args[1:], receiver_name(cut.call)
+    given, result = event.node.args[1:], cut.name
     if result and result not in stored and goes_on_besides(cut.call, result, event.call):
         return False  # The next one gets it with its gradient, too, beside a memory without one.
     return any(base_name(it) in stored or (bool(last) and list_ending_in(it) == last) for it in given)

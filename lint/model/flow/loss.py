@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ...facts.objects.classes import is_run_as_written
 from ...facts.parameters import positional_names
 from ...facts.values import Function, Method
-from .frames import ways_from_shared_function
+from .frames import Ways, ways_from_shared_function
 from .gradient_steps import Cuts, Position, Steps, carried, end_of, own_nodes, position, reads
 from .statements import body_around, holder_of
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from ...facts.values import Call, FunctionNode, Value
     from ..history import History
-    from .frames import Ways
 
 
 class Losses:
@@ -61,6 +60,15 @@ class Losses:
         calls = [node for node in self._sources_of(ways.right) if isinstance(node, ast.Call) and node is not given]
         return [node for node in calls if given not in self._calls_in(body, [node], position(node))]
 
+    def beside_returned(self, call: Call) -> list[ast.Call]:
+        """What else the function that makes ``call`` returns something of: calls that ``call`` is not in."""
+        body = body_around(self._run, call)
+        found = {
+            node for value in self._returned_behind(call) for node in self._calls_in(body, [value], position(value))
+        }
+        calls = [node for node in found if isinstance(node, ast.Call) and node is not call.node]
+        return [node for node in calls if call.node not in self._calls_in(body, [node], position(node))]
+
     def kept_for_next_iteration(self, sink: Call) -> frozenset[str]:
         """The names that ``sink`` reads and that the loop around it fills behind it, and not before it."""
         loop = sink.place.loops[-1] if sink.place.loops else None
@@ -97,21 +105,37 @@ class Losses:
             return False
         return ways.left[0].node in self._calls_in(body_around(self._run, sink), [part], position(part))
 
+    def takes_element(self, inner: Call, forward: Call, sink: Call | None) -> bool:
+        """Whether ``sink``, or what the function of ``forward`` returns, gets the part that ``inner`` is in.
+
+        Args:
+            inner: What the `forward` that ``forward`` comes to returns, a part of a tuple perhaps.
+            forward: The call of the module.
+            sink: What gets something of it; None for the caller.
+        """
+        if sink is None:
+            values = self._returned_behind(forward)
+            return not values or any(self._takes(forward, inner, [value], position(value)) for value in values)
+        ways = ways_from_shared_function(self._run, forward, sink)
+        return ways is None or len(ways.left) > 1 or self._takes_its_element(Ways([forward, inner], ways.right))
+
     def _takes_its_element(self, ways: Ways) -> bool:
         """Whether the sink gets the part of a returned tuple that has the source: `first, second = losses_of(model)`.
 
         So it is where the elements are not told apart.
         """
-        names = self._unpacked(ways)
-        if len(ways.left) < 2 or not names:
+        if len(ways.left) < 2:
             return True
-        inner, given = ways.left[1], ways.left[0].node
+        return self._takes(ways.left[0], ways.left[1], self._given_to(ways.right), position(ways.right[0].node))
+
+    def _takes(self, outer: Call, inner: Call, values: list[ast.expr], end: Position) -> bool:
+        names, given = self._unpacked(outer), outer.node
         returned = self._returned_behind(inner)
-        if not all(isinstance(it, ast.Tuple) and len(it.elts) == len(names) for it in returned):
+        if not names or not all(isinstance(it, ast.Tuple) and len(it.elts) == len(names) for it in returned):
             return True
-        body, taken = body_around(self._run, ways.left[0]), set[str]()
-        wanted = set(self._reads(*self._given_to(ways.right)))
-        for value in self._traced(body, wanted, position(ways.right[0].node)):
+        body, taken = body_around(self._run, outer), set[str]()
+        wanted = set(self._reads(*values))
+        for value in self._traced(body, wanted, end):
             taken |= wanted if value is given else set()
         function = body_around(self._run, inner)
         return any(
@@ -122,9 +146,9 @@ class Losses:
             if name in taken
         )
 
-    def _unpacked(self, ways: Ways) -> list[str]:
-        """The variables that get the elements of what the call of the source's function gives."""
-        match holder_of(self._run, ways.left[0]):
+    def _unpacked(self, call: Call) -> list[str]:
+        """The variables that get the elements of what ``call`` gives."""
+        match holder_of(self._run, call):
             case ast.Assign(targets=[ast.Tuple(elts=parts)]):
                 names = [part.id for part in parts if isinstance(part, ast.Name)]
                 return names if len(names) == len(parts) else []

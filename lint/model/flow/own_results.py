@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes, returned_by
+from ...facts.parameters import positional_names
 from ...facts.surroundings import parents_in
+from ...facts.values import Method
 from ..conditions.guards import own_guards
 from .iterations import changes_by_iteration
 from .statements import base_name, stored_under
@@ -15,7 +17,7 @@ from .statements import base_name, stored_under
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Function
     from ..history import History
 
 
@@ -47,6 +49,16 @@ def cuts_own_result(run: History, cut: Call, event: Call, name: str) -> bool:
     return (is_inside and len(named) == 2) or (is_kept and len(named) == 4)
 
 
+def is_read_beside(run: History, cut: Call, event: Call) -> bool:
+    """Whether the loop around ``cut``, if there is one, does something else with what ``event`` gives."""
+    if not cut.place.loops:
+        return True
+    own = {id(part) for node in (cut.node, event.node) for part in all_nodes(node)}
+    results = stored_under(run, event)
+    loads = (part for part in all_nodes(cut.place.loops[-1]) if isinstance(part, ast.Name))
+    return any(it.id in results and isinstance(it.ctx, ast.Load) and id(it) not in own for it in loads)
+
+
 def goes_on_through_helper(run: History, cut: Call, event: Call) -> bool:
     """Whether a function makes ``event`` and gives what ``cut`` leaves of it, which each iteration gives it again.
 
@@ -58,9 +70,25 @@ def goes_on_through_helper(run: History, cut: Call, event: Call) -> bool:
     caller = path[-2]
     stored = stored_under(run, caller)
     gives_it = any(cut.node in all_nodes(value) for value in returned_by(function.node))
-    goes_on = any(base_name(given) in stored for given in caller.node.args[1:])
-    varies = bool(caller.node.args) and changes_by_iteration(caller.node.args[0], caller.place)
+    goes_on = any(base_name(given) in stored for given in _arguments(caller.node))
+    blocks = _given_for(caller, function, event.node.args[:1])
+    varies = any(changes_by_iteration(block, caller.place) for block in blocks)
     return gives_it and goes_on and varies and bool(caller.place.loops)
+
+
+def _given_for(caller: Call, function: Function, run_again: Sequence[ast.expr]) -> list[ast.expr]:
+    """What ``caller`` gives for the parameters of ``function`` that a checkpoint in it runs, in a closure perhaps."""
+    written = caller.written_arguments(positional_names(function.node)[isinstance(caller.func, Method) :])
+    asked = set[str]().union(*map(names_in, run_again))
+    for part in all_nodes(function.node):
+        if isinstance(part, ast.FunctionDef) and part.name in asked:
+            called = [inner.func for inner in all_nodes(part) if isinstance(inner, ast.Call)]
+            asked |= {name.id for name in called if isinstance(name, ast.Name)}
+    return [given for name, given in written.items() if name in asked]
+
+
+def _arguments(node: ast.Call) -> list[ast.expr]:
+    return [*node.args, *(word.value for word in node.keywords)]
 
 
 def _is_own(part: ast.Call, cut: Call, event: Call) -> bool:

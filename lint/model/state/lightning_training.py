@@ -45,6 +45,13 @@ def one_step(cls: Class) -> Function | None:
     return method_of(cls, "training_step")
 
 
+def is_in_training_step(call: Call) -> bool:
+    """Whether ``call`` stands in the training step of a LightningModule, whose loss Lightning goes back from."""
+    function = call.place.function
+    owner = function.owner if function is not None and function.name == "training_step" else None
+    return owner is not None and not _MODULES.isdisjoint(bases(owner))
+
+
 def _is_of(module: Value, cls: Class) -> bool:
     return all(isinstance(option, Instance) and option.cls is cls for option in options(module))
 
