@@ -14,6 +14,30 @@ from torch.utils.checkpoint import checkpoint
 """
 
 WRONG = {
+    "filled by update": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+net, new = Net(), {}
+for name, value in net.named_parameters():
+    new.update({name: value * 0.9})
+functional_call(net, new, (x,)).sum().backward()
+""",
+    "foreach": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+net = Net()
+own = dict(net.named_parameters())
+fast = dict(zip(own, torch._foreach_sub(list(own.values()), 0.1)))
+functional_call(net, fast, (x,)).sum().backward()
+""",
     "dictcomp loop": """
 class Net(nn.Module):
     def __init__(self):
@@ -150,6 +174,31 @@ def f(ids, grads):
 }
 
 RIGHT = {
+    "its own by update": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+net, new = Net(), {}
+for name, value in net.named_parameters():
+    new.update({name: value})
+functional_call(net, new, (x,)).sum().backward()
+""",
+    "foreach in place": """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+net = Net()
+own = dict(net.named_parameters())
+with torch.no_grad():
+    torch._foreach_mul_(list(own.values()), 0.9)
+functional_call(net, own, (x,)).sum().backward()
+""",
     "own dict": """
 class Net(nn.Module):
     def __init__(self):

@@ -129,6 +129,8 @@ def _dict(walk: Walk, node: ast.Dict) -> Value:
         elif isinstance(name, Const):
             made.items[repr(name.value)] = value
         else:
+            pattern = text_of(name) or GAP
+            made.items[pattern] = join(made.items[pattern], value) if pattern in made.items else value
             made.open = True
     return made
 

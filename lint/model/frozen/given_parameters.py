@@ -93,6 +93,9 @@ def _holds_computed(run: History, value: Value) -> bool:
 
 
 def _holds_computed_elements(value: Value) -> bool:
+    if isinstance(value, Result):  # `torch._foreach_sub(values, steps)`
+        name = value.call.name
+        return name.startswith("torch._foreach_") and not name.endswith("_")
     return isinstance(value, Seq) and any(map(_is_computed, value.items))
 
 
