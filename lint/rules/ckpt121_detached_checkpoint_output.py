@@ -3,9 +3,10 @@
 ## What it does
 Flags `x = checkpoint(...)` whose `x.detach()` becomes the input of another checkpoint, also through a dict or list of
 saved boundaries, or in a function that does no more, and a detached result that is all the loss gets (`return
-x.detach()` at the end of a `forward`), also the loss that a training step of Lightning returns. A recurrent cell whose state is detached between steps, and detached results that go elsewhere (a target, a log), are not
-flagged. Neither is what a linear probe does, a head trained on features that are cut off: whoever freezes the trunk, or
-gives the optimizer the parameters of the head alone, means the trunk to get no gradients.
+x.detach()` at the end of a `forward`), also the loss that a training step of Lightning returns. A recurrent cell whose
+state is detached between steps, and detached results that go elsewhere (a target, a log), are not flagged. Neither is
+what a linear probe does, a head trained on features that are cut off: whoever freezes the trunk, or gives the optimizer
+the parameters of the head alone, means the trunk to get no gradients.
 
 ## Why is this bad?
 The checkpoint keeps the boundary and recomputes the inside by itself; nothing has to be detached for that. Detaching

@@ -1,8 +1,9 @@
 """One sharded block in several reentrant checkpoints.
 
 ## What it does
-Flags a reentrant checkpoint of a module that is run more than once in a forward pass (the same module in a loop, or in
-several checkpoints) and that `fully_shard` makes a unit of its own.
+Flags a reentrant checkpoint of a module that is run more than once in a forward pass (the same module in a loop, in
+several checkpoints, or in one of a method that is called again) and that `fully_shard` makes a unit of its own, by
+itself or in a loop over the modules of a model.
 
 ## Why is this bad?
 FSDP2 takes the first of the inner backward passes for the end of the unit's work. Parameters stay unsharded and their
@@ -130,10 +131,12 @@ from typing import TYPE_CHECKING
 
 from ..finding import Applicability, Severity
 from ..model.events import Checkpoint, Fsdp2Shard, TorchCheckpoint
+from ..model.libraries.sharded import sharded_modules
 from ..model.libraries.sharding import may_be_same_module
 from ..model.needs import together
 from ..model.regions.reused_segments import is_reused
 from ..model.report import Remark, Report, Rewrite, SetKeyword
+from ..model.tensors.gradient_free import is_gradient_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -149,10 +152,10 @@ def check(run: Run) -> Iterator[Report]:
     """Report sharded modules that several reentrant segments run."""
     shards = list(run.of(Fsdp2Shard))
     for event in run.of(Checkpoint):
-        if not run.runs_reentrant(event) or not is_reused(run, event):
+        if is_gradient_free(event.call) or not run.runs_reentrant(event) or not is_reused(run, event):
             continue
         for shard in shards:
-            if may_be_same_module(event.function, shard.module):
+            if any(may_be_same_module(event.function, module) for module in sharded_modules(run, shard)):
                 yield _report(event, shard)
                 break
 

@@ -92,10 +92,11 @@ def same_class(left: Class | str | None, right: Class | str | None) -> bool:
 
 def may_be_same_module(left: Value, right: Value) -> bool:
     """Whether one module is among those that either may be, by the object or by the expression that built it."""
-    return any(_is_same_module(mine, their) for mine in options(left) for their in options(right))
+    return any(is_same_module(mine, their) for mine in options(left) for their in options(right))
 
 
-def _is_same_module(left: Value, right: Value) -> bool:
+def is_same_module(left: Value, right: Value) -> bool:
+    """Whether both are certainly one module, by the object or by the expression that built it."""
     left, right = same_object(left), same_object(right)
     match left, right:
         case Instance(_, made), Instance(_, other) if made is not None and other is not None:

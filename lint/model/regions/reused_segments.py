@@ -7,12 +7,20 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import is_own_attribute, names_in
+from ...facts.objects.attributes import made_at
+from ...facts.parameters import positional_names
 from ...facts.values import Element, Function, Instance, Method, Partial, Result, options
 from ..conditions.guards import own_loops
 from ..events import Backward, Checkpoint
+from ..flow.frames import ways_from_shared_function
 from ..flow.iterations import changes_by_iteration
+from ..libraries.sharding import is_same_module
+from ..tensors.gradient_free import is_gradient_free
+from ..types import bases
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ...facts.values import Call, Loop, Place
     from ..events import CheckpointWrap
     from ..run import Run
@@ -39,15 +47,7 @@ def is_reused(run: Run, event: Checkpoint) -> bool:
     again = (_loops_in_step(run, call.place) for call in _own_calls(run, event))
     if _is_one_module(event) and is_own_attribute(first) and any(again):
         return True
-    others = [other for other in run.of(Checkpoint) if other.place.function is event.place.function]
-    return any(
-        other.node is not event.node
-        and other.reentrant
-        and ast.dump(other.node.args[0]) == ast.dump(first)
-        and not other.place.excludes(event.place)
-        for other in others
-        if other.node.args
-    )
+    return _is_repeated_by_caller(run, event, first) or _is_beside_another(run, event, first)
 
 
 def _is_one_module(event: Checkpoint) -> bool:
@@ -94,3 +94,66 @@ def _loops_over_steps(run: Run) -> frozenset[Loop]:
     """The loops with a backward pass in each iteration."""
     calls = (call for it in run.of(Backward) for call in (*run.path_to(it.call), it.call))
     return frozenset(loop for call in calls for loop in call.place.loops)
+
+
+def _is_repeated_by_caller(run: Run, event: Checkpoint, first: ast.expr) -> bool:
+    """Whether a method of a module comes to ``event`` in a loop that goes on with the same module."""
+    path, asked = run.path_to(event.call), [first]
+    for inner, caller in zip(path[::-1], path[-2::-1], strict=False):
+        given = _given_by(caller, inner, asked)
+        if given is None or not _is_in_module(caller):
+            return False
+        if caller.place.loops:
+            varies = any(changes_by_iteration(part, caller.place) for part in given)
+            return not varies and _loops_in_step(run, caller.place)
+        asked = given
+    return False
+
+
+def _given_by(caller: Call, inner: Call, asked: Sequence[ast.expr]) -> list[ast.expr] | None:
+    """What ``caller`` gives for the names in ``asked``, of the function that makes ``inner``; None for other names."""
+    function, attribute = inner.place.function, caller.attribute
+    if function is None:
+        return None
+    names = positional_names(function.node)
+    written = caller.written_arguments(names[isinstance(caller.func, Method) :])
+    if isinstance(caller.func, Method) and attribute is not None and names:
+        written[names[0]] = attribute.value
+    wanted = frozenset[str]().union(*map(names_in, asked))
+    return [written[name] for name in wanted] if wanted <= written.keys() else None
+
+
+def _is_in_module(call: Call) -> bool:
+    function = call.place.function
+    owner = function.owner if function is not None else None
+    return owner is not None and any(base.startswith("torch.nn.") for base in bases(owner))
+
+
+def _is_beside_another(run: Run, event: Checkpoint, first: ast.expr) -> bool:
+    """Whether one forward pass comes to another reentrant segment of the module, too."""
+    return any(
+        other.call is not event.call
+        and other.reentrant is True
+        and not other.place.excludes(event.place)
+        and not is_gradient_free(other.call)
+        and (_is_written_alike(event, other, first) or _is_one_pass(run, event, other))
+        for other in run.of(Checkpoint)
+    )
+
+
+def _is_written_alike(event: Checkpoint, other: Checkpoint, first: ast.expr) -> bool:
+    """Whether one function checkpoints the same expression in two places."""
+    if other.place.function is not event.place.function or other.node is event.node or not other.node.args:
+        return False
+    return ast.dump(other.node.args[0]) == ast.dump(first)
+
+
+def _is_one_pass(run: Run, event: Checkpoint, other: Checkpoint) -> bool:
+    """Whether a method of a module comes to both, with one object, and no backward pass is between them."""
+    mine, its = options(event.function), options(other.function)
+    if len(mine) != 1 or len(its) != 1 or made_at(mine[0]).loops or not is_same_module(mine[0], its[0]):
+        return False
+    ways = ways_from_shared_function(run, event.call, other.call)
+    start, end = sorted((event.order, other.order))
+    apart = any(start < it.order < end for it in run.of(Backward) if it.place.walk == event.place.walk)
+    return ways is not None and _is_in_module(ways.left[0]) and not apart
