@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.objects.classes import method_of
@@ -63,10 +63,15 @@ def learns_beside(run: Run, cut: Call, source: Checkpoint) -> bool:
 
 def _may_learn_elsewhere(run: Run, source: Checkpoint) -> bool:
     """Whether some loss may have a gradient to what ``source`` gives another time, when nothing cuts it off."""
-    cut_off = {call for event in run.of(Detach) for call in computed_from(run, event.source)}
     alike = (it for it in run.of(Checkpoint) if it.node is source.node or _runs_elsewhere(it, source))
-    open_ends = (it for it in alike if it.call not in cut_off and not is_gradient_free(it.call))
+    open_ends = (it for it in alike if it.call not in _cut_off(run) and not is_gradient_free(it.call))
     return any(not _is_given_to_nobody(run, event.call) for event in open_ends)
+
+
+@lru_cache(maxsize=1)
+def _cut_off(run: Run) -> frozenset[Call]:
+    """What gives something that is detached somewhere."""
+    return frozenset(call for event in run.of(Detach) for call in computed_from(run, event.source))
 
 
 def _runs_elsewhere(event: Checkpoint, source: Checkpoint) -> bool:
