@@ -650,6 +650,7 @@ from ..model.frozen.frozen_layers import (
     freezes_first_layers,
     is_of_last_layers,
     spares_backbone_by_name,
+    trains_head_by_name,
 )
 from ..model.frozen.layers_by_name import first_layers_by_name
 from ..model.known_models.backbones import BOTTOMS, HEADS, HOLDERS, INPUT_EMBEDDINGS
@@ -672,6 +673,8 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT405", "recompute-of-frozen-layers", Severity.WARNING
 NEEDS = ((HfEnable, GradientSwitch), *together(SWITCHED_ON, GradientSwitch))
 VERSIONS = {"transformers": ">=5.0"}
+#: Methods that give every module of another one.
+_WALKS = ("modules", "named_modules", "children", "named_children")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -840,7 +843,8 @@ def _changes(run: Run) -> Iterator[_Change]:
         if not is_rest and not (chooses and spares_backbone_by_name(run, switch)):
             by_name = switch.node in chosen
             freezes = switch.freezes and (by_name or not chooses)
-            yield _Change(_without_elements(switch.module), freezes, switch.node, by_name)
+            if freezes or not switch.freezes:  # What freezes only some switches none on.
+                yield _Change(_without_elements(switch.module), freezes, switch.node, by_name)
 
 
 def _chooses(run: Run, switch: GradientSwitch) -> bool:
@@ -860,7 +864,8 @@ def _whole_frozen(run: Run, model: Value, freezes: list[_Change], thaws: list[_C
         return []
     heads = [change.target for change in thaws]
     heads += [Attr(write.obj, write.field, None) for write in run.writes if isinstance(write.value, Result)]
-    trains = any(isinstance(head, Attr) and unwrapped(head.base) is model and head.name in HEADS for head in heads)
+    trains = any(trains_head_by_name(run, switch) for switch in run.uses.thaws if root(switch.module) is model)
+    trains |= any(isinstance(head, Attr) and unwrapped(head.base) is model and head.name in HEADS for head in heads)
     return [change.node for change in whole if change.spares_head or trains]
 
 
@@ -874,9 +879,11 @@ def _frozen_encoder(run: Run, model: Value, freezes: list[_Change]) -> list[ast.
 
 
 def _without_elements(value: Value) -> Value:
+    """What a loop goes through: of `model.bert.modules()` the whole `model.bert`."""
     while isinstance(value, Element):
         value = value.of
-    return value
+    is_walk = isinstance(value, Result) and value.call.method in _WALKS
+    return value.call.receiver if is_walk and isinstance(value, Result) else value
 
 
 def _is_backbone(target: Value, model: Value) -> bool:

@@ -13,7 +13,8 @@ from ...facts.values import UNKNOWN, Attr, Const, Element, Test
 from ..conditions.guards import own_guards
 from ..events.training import subscripts_around, subscripts_behind
 from ..known_models.backbone_parameters import HEAD_PARAMETERS
-from ..known_models.backbones import backbone_parameters
+from ..known_models.backbones import HEADS, HOLDERS, backbone_parameters
+from ..libraries.sharding import attributes
 from ..texts.given_texts import meant_at
 from ..texts.passing_names import is_named_in, name_passes
 from ..texts.written_texts import bound_once
@@ -56,12 +57,35 @@ def spares_backbone_by_name(run: History, switch: GradientSwitch) -> bool:
     return comes_to is not None and all(comes_to(name) is False for names in backbone_parameters() for name in names)
 
 
+def trains_head_by_name(run: History, switch: GradientSwitch) -> bool:
+    """Whether a loop over names comes to the head of some model of transformers."""
+    comes_to = _test_of_names(run, switch)
+    return comes_to is not None and any(comes_to(name) is True for name in HEAD_PARAMETERS)
+
+
 def _test_of_names(run: History, switch: GradientSwitch) -> Callable[[str], bool | None] | None:
     """What says for the name of a parameter whether it comes to ``switch``, or None; None when no loop tests names."""
-    guards, loop = [*own_guards(switch.place)], switch.place.loops[-1] if switch.place.loops else None
-    if len(guards) != 1 or not isinstance(loop, ast.For) or not is_named_in(loop):
+    guards, loops = [*own_guards(switch.place)], switch.place.loops
+    if len(guards) != 1 or not loops:
         return None
-    return partial(name_passes, guards[0], loop, meant=meant_at(run.program, switch.place))
+    path = tuple(attributes(switch.module))[::-1]
+    if path and path[0] not in HOLDERS | HEADS:
+        return None
+    passes = partial(name_passes, guards[0], meant=meant_at(run.program, switch.place))
+    if isinstance(loops[-1], ast.For) and is_named_in(loops[-1]):
+        return partial(_comes_to, partial(passes, loops[-1]), path)
+    over_children = [loop for loop in loops if isinstance(loop, ast.For) and is_named_in(loop, "named_children")]
+    if len(over_children) != 1 or not is_inside(guards[0].test, over_children[0]):
+        return None
+    return partial(_comes_to, lambda name: passes(over_children[0], name.partition(".")[0]), path)
+
+
+def _comes_to(passes: Callable[[str], bool | None], path: tuple[str, ...], name: str) -> bool | None:
+    """Whether a loop over the names of the part of a model that ``path`` leads to comes to the parameter ``name``."""
+    parts = name.split(".")
+    if path[:1] == ("base_model",) and parts[0] in HOLDERS:
+        parts[0] = "base_model"
+    return passes(".".join(parts[len(path) :])) if tuple(parts[: len(path)]) == path else False
 
 
 def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:

@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from .given_texts import Meant
 
 
-def is_named_in(loop: ast.For) -> bool:
-    """Whether ``loop`` goes through the names of parameters as the object has them."""
+def is_named_in(loop: ast.For, method: str = "named_parameters") -> bool:
+    """Whether ``loop`` goes through the names of parameters, or of what another ``method`` gives, as the object has."""
     match loop:
         case ast.For(
             target=ast.Tuple(elts=[ast.Name(), ast.Name()]),
-            iter=ast.Call(func=ast.Attribute(attr="named_parameters"), args=[], keywords=[]),
+            iter=ast.Call(func=ast.Attribute(attr=asked), args=[], keywords=[]),
         ):
-            return True
+            return asked == method
     return False
 
 
