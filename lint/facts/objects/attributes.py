@@ -94,6 +94,7 @@ def _declared(base: Value, name: str, node: ast.AST | None) -> Value | None:
             found = next((cls.body[name] for cls in (base, *ancestors(base)) if name in cls.body), None)
             if isinstance(found, Function) and is_class_method(found):
                 return Method(base, found, node)
+            found = _given_statically(found) if isinstance(found, Result) else found
             return enum_member(base, name, found) if found is not None and is_enum(base) else found
         case Result() if is_module_list(base):
             return child_named(base, name)
@@ -123,12 +124,20 @@ def _of_instance(instance: Instance, cls: Class, name: str, node: ast.AST | None
     return annotated_field(cls, name)
 
 
+def _given_statically(value: Result) -> Value:
+    """The function of `check = staticmethod(is_block)` in a class body; ``value`` itself for other results."""
+    is_static = value.call.name == "builtins.staticmethod" and len(value.call.args) == 1
+    return value.call.args[0] if is_static else value
+
+
 def bound(value: Value, receiver: Instance, node: ast.AST | None) -> Value:
     """A class attribute seen through an object: functions become methods, properties stay unknown."""
     if isinstance(value, Partial) and value.call.name == "functools.partialmethod":
         method = Partial(bound(value.func, receiver, node), value.call)
         method.args, method.kwargs = value.args, value.kwargs
         return method
+    if isinstance(value, Result):
+        return _given_statically(value)
     if not isinstance(value, Function) or isinstance(value.node, ast.Lambda):
         return value
     names = {name.rpartition(".")[2] for name in decorator_names(value)}

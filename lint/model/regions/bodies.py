@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...facts.parameters import positional_names
-from ...facts.values import Function, Instance, Method, Param, Partial, Seq, Value, options
+from ...facts.values import Choice, Function, Instance, Method, Param, Partial, Seq, Value, options
 from ..calls.forward_hooks import registered_in
 from ..events.library_checkpoints import DeepSpeedCheckpoint
 from ..names import canonical
@@ -136,8 +136,10 @@ def classes_checked(check: Value, regions: Regions) -> list[Value]:
             asked = [_given(given, kinds) for kinds in asked] if given is not None else asked
             for kinds in asked:
                 found += kinds.items if isinstance(kinds, Seq) else [kinds]
-            # The body of a function of another module is walked only where the run calls it.
-            found += [] if asked else classes_asked(function)
+            # The body of a function of another module is walked only where the run calls it; in a loop each of several
+            # is asked for, in a condition one of them.
+            is_known = asked and not any(isinstance(kinds, Choice) for kinds in asked)
+            found += [] if is_known else classes_asked(function)
             found += classes_compared(function)
     return found
 

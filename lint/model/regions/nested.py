@@ -8,6 +8,7 @@ from ...facts.identifiers import names_in
 from ...facts.values import Class, Instance, Result, options
 from ..calls.call_targets import call_targets
 from ..calls.put_back import given_for
+from ..conditions.constructed import comes_out_as
 from ..conditions.guards import own_guards, own_loops, tests_gradients, tests_training
 from ..events import BlockWrapping, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
 from ..flow.mentions import attributes_in
@@ -15,6 +16,7 @@ from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
 from .bodies import classes_checked
 from .free_variables import names_bound_by
+from .given_parameters import NOTHING_GIVEN, GivenParameters
 from .residuals import is_residual
 
 if TYPE_CHECKING:
@@ -45,8 +47,15 @@ def _inner_checkpoint(run: Run, outer: Checkpointing) -> ast.AST | None:
     if not targets or attributes_in(run.program).may_set("forward"):
         return None
     events = {id(event.node): event for event in run.of(Checkpointing)}
-    search = _Search(run, outer, events)
+    search = _Search(run, outer, events, _given_by(outer))
     return next(filter(None, (search.inside(function, False, _DEPTH) for function in targets)), None)
+
+
+def _given_by(outer: Checkpointing) -> GivenParameters:
+    """What ``outer`` gives for the parameters of what it runs, or leaves to what they are bound to early."""
+    if isinstance(outer, Checkpoint):
+        return GivenParameters(outer.function, outer.inputs, outer.function_kwargs)
+    return NOTHING_GIVEN
 
 
 def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
@@ -105,6 +114,8 @@ class _Search(NamedTuple):
     run: Run
     outer: Checkpointing
     events: dict[int, Checkpointing]
+    #: What `outer` gives for the parameters of what it runs.
+    given: GivenParameters
 
     def inside(self, function: Function, is_followed: bool, depth: int) -> ast.AST | None:
         """The inner checkpoint in the body of ``function``, or of what that surely calls.
@@ -126,7 +137,7 @@ class _Search(NamedTuple):
             # The same wrapper may be around the block and around a part of it.
             is_other = inner is not None and (inner.node is not self.outer.node or depth < _DEPTH)
             is_inner = isinstance(inner, Checkpoint | CheckpointSequential | CheckpointWrap) and is_other
-            called = _called(call, calls) if inner is None and depth else None
+            called = self._called(call, calls) if inner is None and depth else None
             if (not is_inner and called is None) or not self._is_taken_once(call):
                 continue
             keeps = is_followed or any(_keeps(other, call, self.events) for other in calls)
@@ -140,12 +151,33 @@ class _Search(NamedTuple):
         """Whether ``call`` is a checkpoint, or leads to one."""
         if id(call.node) in self.events or _wrapped_here(self.run, call) is not None:
             return True
-        called = _called(call, beside) if depth else None
+        called = self._called(call, beside) if depth else None
         return called is not None and any(
             self._checkpoints(inner, inside, depth - 1)
             for inside in (self.run.bodies.calls_in(called),)
             for inner in inside
         )
+
+    def _called(self, call: Call, beside: list[Call]) -> Function | None:
+        """The one function of the file whose body ``call`` runs, each time that its text among ``beside`` is met."""
+        targets = self._targets(call)
+        if len(targets) != 1 or is_gradient_free(call):
+            return None
+        # What is one of several things is met once for each of them.
+        met = {
+            target.node if target is not None else None
+            for it in beside
+            if it.node is call.node
+            for target in self._targets(it)
+        }
+        return targets[0] if len(met) == 1 else None
+
+    def _targets(self, call: Call) -> list[Function | None]:
+        """The functions that ``call`` may run; None for what the file does not show."""
+        found: list[Function | None] = []
+        for option in options(self.given.called_by(call)):
+            found += [target.function for target in call_targets(option)] or [None]
+        return found
 
     def _is_taken_once(self, call: Call) -> bool:
         """Whether every run in train mode of the function around ``call`` comes to it exactly once."""
@@ -157,31 +189,13 @@ class _Search(NamedTuple):
 
     def _holds(self, guard: Guard) -> bool:
         """Whether the condition holds in train mode, in which the non-reentrant variant runs with gradients on."""
-        return tests_training(guard) or (self.outer.reentrant is False and tests_gradients(guard))
+        if tests_training(guard) or comes_out_as(self.run, guard.test) is guard.taken:
+            return True
+        return self.outer.reentrant is False and tests_gradients(guard)
 
     def _runs_thrice(self, inner: Checkpointing, is_followed: bool) -> bool:
         variants = self.outer.reentrant, inner.reentrant
         return True in variants or (variants == (False, False) and is_followed)
-
-
-def _called(call: Call, beside: list[Call]) -> Function | None:
-    """The one function of the file whose body ``call`` runs, each time that its text among ``beside`` is met."""
-    targets = _targets(call)
-    if len(targets) != 1 or is_gradient_free(call):
-        return None
-    # What is one of several things is met once for each of them.
-    met = {
-        target.node if target is not None else None for it in beside if it.node is call.node for target in _targets(it)
-    }
-    return targets[0] if len(met) == 1 else None
-
-
-def _targets(call: Call) -> list[Function | None]:
-    """The functions that ``call`` may run; None for what the file does not show."""
-    found: list[Function | None] = []
-    for option in options(call.func):
-        found += [target.function for target in call_targets(option)] or [None]
-    return found
 
 
 def _wrapped_here(run: Run, call: Call) -> CheckpointWrap | None:

@@ -162,7 +162,7 @@ def question_of(check: Value) -> ast.expr | None:
         case Partial(func=function):
             return question_of(function)
         case Function(node=node):
-            value = only_value(node) or _by_branches(node)
+            value = only_value(node) or _by_branches(node) or _by_loop(node)
             return None if value is None else _as_one_question(value)
         case Instance(cls):
             return question_of(cls.body.get("__call__", UNKNOWN))
@@ -181,8 +181,40 @@ def _by_branches(node: ast.AST) -> ast.expr | None:
             pass
         case _:
             return None
-    is_no = other is None or (isinstance(other, ast.Constant) and not other.value)
-    return test if is_no and isinstance(test, ast.expr) else None
+    return test if _is_no(other) and isinstance(test, ast.expr) else None
+
+
+def _is_no(value: ast.AST | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and not value.value)
+
+
+def _by_loop(node: ast.AST) -> ast.expr | None:
+    """`for kind in KINDS: if isinstance(module, kind): return True`, and behind it `return False`, as one question."""
+    match [it for it in getattr(node, "body", ()) if not is_docstring(it)]:
+        case [
+            ast.For(
+                target=ast.Name(id=each),
+                iter=kinds,
+                body=[ast.If(test=asked, body=[ast.Return(value=ast.Constant(True))], orelse=[])],
+                orelse=[],
+            ),
+            ast.Return(value=other),
+        ] if _is_no(other):
+            return _asked_of_each(asked, each, kinds, asked)
+    return None
+
+
+def _asked_of_each(asked: ast.expr, each: str, kinds: ast.expr, written: ast.expr) -> ast.Call | None:
+    """`isinstance(module, kinds)` for `isinstance(module, each)`, where each of ``kinds`` is asked for in turn.
+
+    In the text ``written`` says it.
+    """
+    match asked:
+        case ast.Call(func=ast.Name("isinstance") as asks, args=[module, ast.Name(id=kind)]) if kind == each:
+            plain = ast.Call(asks, [module, kinds], [])
+            stands_for(plain, written)
+            return plain
+    return None
 
 
 def _as_one_question(test: ast.expr) -> ast.expr:
@@ -192,14 +224,12 @@ def _as_one_question(test: ast.expr) -> ast.expr:
             func=ast.Name("any"),
             args=[
                 ast.GeneratorExp(
-                    elt=ast.Call(func=ast.Name("isinstance") as asks, args=[module, ast.Name(id=kind)]),
+                    elt=asked,
                     generators=[ast.comprehension(target=ast.Name(id=each), iter=kinds, ifs=[])],
                 )
             ],
-        ) if kind == each:
-            plain = ast.Call(asks, [module, kinds], [])
-            stands_for(plain, test)
-            return plain
+        ):
+            return _asked_of_each(asked, each, kinds, test) or test
     return test
 
 
