@@ -62,6 +62,7 @@ UNITS = {
     "a lambda policy": "policy = functools.partial(lambda_auto_wrap_policy, "
     "lambda_fn=lambda m: isinstance(m, Block))\nFSDP(Net(), auto_wrap_policy=policy)\n",
     "a custom policy": "FSDP(Net(), auto_wrap_policy=CustomPolicy(lambda m: isinstance(m, Block)))\n",
+    "a policy by its position": "FSDP(Net(), None, None, None, ModuleWrapPolicy({Block}))\n",
     "lightning": _LIT + "L.Trainer(strategy=FSDPStrategy(auto_wrap_policy={Block})).fit(Lit())\n",
     "fabric": _LIT + "Fabric(strategy=FSDPStrategy(auto_wrap_policy={Block})).setup(Net())\n",
     "accelerate": _ACCELERATE + _PREPARE.format("auto_wrap_policy=ModuleWrapPolicy({Block})"),
@@ -95,6 +96,7 @@ OTHERS = {
     "    model.layers[i] = wrap(layer)\n",
     "marked inside a unit": "model = Net()\nfor i, layer in enumerate(model.layers):\n"
     "    model.layers[i] = wrap(layer)\nFSDP(model)\n",
+    "kept, by position": "FSDP(Net(), None, ShardingStrategy.SHARD_GRAD_OP, None, ModuleWrapPolicy({Block}))\n",
     "FSDP2": "model = Net()\nfor layer in model.layers:\n    fully_shard(layer)\nfully_shard(model)\n",
     "a model beside it": "class Other(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
     "        self.first, self.last = Block(), Head()\n    def forward(self, x):\n        return self.last(self.first(x))\n"

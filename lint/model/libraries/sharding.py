@@ -118,7 +118,7 @@ def named_class(value: Value) -> Class | str | None:
 
 def unit_classes(wrap: Fsdp1Wrap) -> list[Class | str] | None:
     """The classes its ``auto_wrap_policy`` makes units of; None when that is not known, [] when there is no policy."""
-    policy = wrap.call.argument(3, "auto_wrap_policy")
+    policy = wrap.call.argument(4, "auto_wrap_policy")
     if isinstance(policy, Absent) or (isinstance(policy, Const) and policy.value is None):
         return []
     classes = policy_classes(policy)
@@ -130,7 +130,7 @@ def frees_after_forward(wrap: Fsdp1Wrap) -> bool:
     strategy = wrap.call.argument(2, "sharding_strategy")
     if isinstance(strategy, Ref):
         return strategy.name.endswith((".FULL_SHARD", ".HYBRID_SHARD"))
-    return isinstance(strategy, Absent)
+    return isinstance(strategy, Absent) or (isinstance(strategy, Const) and strategy.value is None)
 
 
 def is_whole_shard(wrap: Fsdp1Wrap) -> bool:
