@@ -4,11 +4,11 @@
 Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, of torch's
 function for the same, or of a function that makes one such call (`lambda x: F.gelu(x)`), of a single `LayerNorm` or
 `GroupNorm` in a program that trains without autocast (elsewhere a note), and a checkpoint of the whole model, or of a
-function that runs it alone, in a training step, in a function that one step calls, or in the `forward` of a module that
-does nothing else. The same holds for a `checkpoint_wrapper` around it. So is an `apply_activation_checkpointing` for
-such layers alone. A layer inside a block that is checkpointed already is left
-alone. DeepSpeed's own `deepspeed.checkpointing.checkpoint` is treated alike; a configuration that moves its inputs
-makes it a note.
+function that runs it alone, in a training step, in a function that one step calls, in the `training_step` that Lightning
+trains with, or in the `forward` of a module that does nothing else. The same holds for a `checkpoint_wrapper` around it.
+So is an `apply_activation_checkpointing` for such layers alone, and a `checkpoint_wrapper` around one where nothing else
+is checkpointed. A layer inside a block that is checkpointed already is left alone. DeepSpeed's own
+`deepspeed.checkpointing.checkpoint` is treated alike; a configuration that moves its inputs makes it a note.
 
 ## Why is this bad?
 Such a layer saves little more than its input, and the checkpoint keeps exactly that input: the same memory, one more
@@ -404,7 +404,20 @@ from ..facts.nodes import source_text
 from ..facts.objects.classes import is_plain, related
 from ..facts.objects.containers import container_kind, held_by
 from ..facts.origin import origin
-from ..facts.values import Absent, Attr, Class, Function, Instance, Method, Param, Partial, Ref, Result, Unknown
+from ..facts.values import (
+    Absent,
+    Attr,
+    Class,
+    Function,
+    Instance,
+    Method,
+    Param,
+    Partial,
+    Ref,
+    Result,
+    Unknown,
+    options,
+)
 from ..finding import Severity
 from ..model.calls.only_called import only_called
 from ..model.conditions.guards import own_guards, tests_training
@@ -416,11 +429,13 @@ from ..model.events import (
     DeepSpeedCheckpoint,
     FunctionCheckpoint,
     HfEnable,
+    WrapperCheckpointing,
 )
 from ..model.flow.mentions import mentions
 from ..model.libraries.sharding import class_of
 from ..model.names import canonical
 from ..model.report import Remark, Report
+from ..model.state.lightning_training import is_lightning_step
 from ..model.tensors.gradient_free import is_gradient_free
 from ..model.types import bases, is_hf_model, unwrapped
 from ..model.wrapping.check_functions import classes_asked, classes_compared
@@ -535,8 +550,8 @@ def _wrapped_whole(run: Run) -> Iterator[Report]:
 
 
 def _useless_wrappers(run: Run) -> Iterator[Report]:
-    """Wrappers around every such layer, in programs that checkpoint nothing else."""
-    wrapped = [(event, _kinds_wrapped(event)) for event in run.of(ApplyCheckpointing)]
+    """Wrappers around such layers, by a check or one by one, in programs that checkpoint nothing else."""
+    wrapped = [(event, _kinds_wrapped(event)) for event in run.of(ApplyCheckpointing, CheckpointWrap)]
     if not wrapped or any(run.of(HfEnable)) or len(wrapped) < sum(1 for _ in run.of(Checkpointing)):
         return
     if any(mentions(run.program, name) for name in _PARAMETRIZING):
@@ -552,8 +567,14 @@ def _useless_wrappers(run: Run) -> Iterator[Report]:
             )
 
 
-def _kinds_wrapped(event: ApplyCheckpointing) -> frozenset[str]:
+def _kinds_wrapped(event: WrapperCheckpointing) -> frozenset[str]:
     """The classes of torch whose modules ``event`` puts into plain wrappers; empty where they are not all known."""
+    if isinstance(event, CheckpointWrap):
+        plain = event.reentrant is not None and event.call.kwargs.keys() <= _HOW and not event.call.open_kwargs
+        made = [canonical(it.call.name) if isinstance(it, Result) else "" for it in options(event.module)]
+        return frozenset(made) if plain else frozenset()
+    if not isinstance(event, ApplyCheckpointing):
+        return frozenset()
     given = event.wrapper.kwargs if isinstance(event.wrapper, Partial) else {}
     if (
         event.reentrant is None
@@ -628,6 +649,8 @@ def _is_trained_by(run: Run, event: Checkpointing, call: Call) -> bool:
     for _ in range(_CALLERS):
         if _is_trained_at(run, call.place):
             return True
+        if call.place.function is not None and is_lightning_step(run, call.place.function):
+            return _is_all_of_step(run, event, call.place.function)
         caller = _only_caller(run, call)
         if caller is None or not _runs_nothing_else(run, event, (call, caller)):
             return False
@@ -662,6 +685,20 @@ def _is_trained_at(run: Run, here: Place) -> bool:
     return all(
         any(it.place.function is here.function and it.place.loops == here.loops for it in made) for made in calls
     )
+
+
+def _is_all_of_step(run: Run, event: FunctionCheckpoint, step: Function) -> bool:
+    """Whether ``step``, which returns its loss, runs the region of ``event`` once and nothing else that trains."""
+    inside = {event.node, *(call.node for call in run.region(event).calls)}
+    beside = [call for call in run.bodies.of(step).calls if call.node not in inside]
+    return not event.place.loops and not any(_is_layer(call.func) or _may_train(call) for call in beside)
+
+
+def _may_train(call: Call) -> bool:
+    """Whether ``call`` may run a module that is not shown; by its name it is no loss."""
+    is_open = isinstance(call.func, Param | Unknown)
+    is_open = is_open or (isinstance(call.func, Attr) and isinstance(call.func.base, Instance))
+    return is_open and not _LOSS.search(source_text(call.node.func))
 
 
 def _only_caller(run: Run, call: Call) -> Call | None:

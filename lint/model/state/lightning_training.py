@@ -40,6 +40,14 @@ def lightning_trains(run: History, cls: Class) -> bool:
     return not written and not any(_may_switch(call, cls) for call in run.program.calls)
 
 
+def is_lightning_step(run: History, function: Function) -> bool:
+    """Whether ``function`` is the training step of a LightningModule, whose loss Lightning trains with by itself."""
+    owner = function.owner
+    if function.name != "training_step" or owner is None or not set(bases(owner)) or not set(bases(owner)) <= _MODULES:
+        return False
+    return not any(write.field == "automatic_optimization" for write in run.writes)
+
+
 def one_step(cls: Class) -> Function | None:
     """The training step of a LightningModule."""
     return method_of(cls, "training_step")
