@@ -4,10 +4,10 @@
 Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `Tanh` or `Sigmoid` module, of torch's
 function for the same, or of a function that makes one such call (`lambda x: F.gelu(x)`), of a single `LayerNorm` or
 `GroupNorm` in a program that trains without autocast (elsewhere a note), and a checkpoint of the whole model, or of a
-function that runs it alone, in a training step, in a function that one step calls, in the `training_step` that Lightning
-trains with, or in the `forward` of a module that does nothing else. The same holds for a `checkpoint_wrapper` around it.
-So is an `apply_activation_checkpointing` for such layers alone, and a `checkpoint_wrapper` around one where nothing else
-is checkpointed. A layer inside a block that is checkpointed already is left alone. DeepSpeed's own
+function that runs it alone, in a training step, in a function that one step calls, in the `training_step` that
+Lightning trains with, or in the `forward` of a module that does nothing else. The same holds for a `checkpoint_wrapper`
+around it. So is an `apply_activation_checkpointing` for such layers alone, and a `checkpoint_wrapper` around one where
+nothing else is checkpointed. A layer inside a block that is checkpointed already is left alone. DeepSpeed's own
 `deepspeed.checkpointing.checkpoint` is treated alike; a configuration that moves its inputs makes it a note.
 
 ## Why is this bad?

@@ -237,6 +237,8 @@ if TYPE_CHECKING:
 CODE, NAME, SEVERITY = "CKPT406", "fsdp2-wrap-order", Severity.WARNING
 NEEDS = ((Compile, CheckpointWrap), (Compile, ApplyCheckpointing))
 VERSIONS = {"torch": ">=2.4"}
+#: Methods of containers that give each layer, or each with its name.
+_LAYERS, _NAMED_LAYERS = ("children", "values"), ("named_children", "items")
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -310,7 +312,8 @@ def _shards_wrapped(run: Run, shard: Fsdp2Shard, wrap: WrapperCheckpointing) -> 
         is_part = isinstance(shard.module, Element) and root(shard.module) is root(wrap.model)
         asked = any(_asks_for(guard, checked) for guard in shard.place.guards)
         return is_part and (asked or _are_all_layers(shard.module, wrap.model, checked))
-    return same(shard.module, wrap.module) or _are_layers_of_one_list(shard.module, wrap.module)
+    wrapped = unwrapped(wrap.module)
+    return same(shard.module, wrapped) or _are_layers_of_one_list(shard.module, wrapped)
 
 
 def _are_all_layers(sharded: Value, model: Value, checked: list[Value]) -> bool:
@@ -323,9 +326,20 @@ def _are_all_layers(sharded: Value, model: Value, checked: list[Value]) -> bool:
 
 def _are_layers_of_one_list(left: Value, right: Value) -> bool:
     """Whether both are what loops over the same list go through."""
-    if not (isinstance(left, Element) and isinstance(right, Element)):
-        return False
-    return left.index is None and right.index is None and isinstance(left.of, Attr) and same(left.of, right.of)
+    held, other = _list_of(left), _list_of(right)
+    return held is not None and other is not None and same(held, other)
+
+
+def _list_of(layer: Value) -> Attr | None:
+    """The list, an attribute, whose every layer a loop goes through: with names too, `layers.named_children()`."""
+    match layer:
+        case Element(of=Attr() as held) if layer.index is None:
+            return held
+        case Element(of=Result(call)) if layer.index is None and call.method in _LAYERS:
+            return call.receiver if isinstance(call.receiver, Attr) else None
+        case Element(of=Element(of=Result(call)) as pair) if pair.index is None and call.method in _NAMED_LAYERS:
+            return call.receiver if isinstance(call.receiver, Attr) else None
+    return None
 
 
 def _asks_for(guard: Guard, classes: list[Value]) -> bool:
@@ -342,7 +356,8 @@ def _compile_after(run: Run, wrap: WrapperCheckpointing) -> Compile | None:
     """The compilation of the wrapper or of the model it is put into."""
     for compiling in run.of(Compile):
         later = compiling.order > wrap.order and compiling.place.walk == wrap.place.walk
-        holds = root(compiling.module) is root(wrap.module) or _is_in_the_only(run, wrap.module, compiling.module)
+        wrapped = _list_of(wrap.module) or wrap.module
+        holds = root(compiling.module) is root(wrapped) or _is_in_the_only(run, wrap.module, compiling.module)
         holds = holds or _is_wrapped_block(run, compiling.module, wrap)
         if later and holds and not compiling.place.excludes(wrap.place):
             return compiling

@@ -1,0 +1,79 @@
+"""Layers that are sharded before they go into wrappers, by loops over the same list, in a model that is compiled."""
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+HEAD = """
+import torch
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.fsdp import fully_shard
+
+def shard(module):
+    return fully_shard(module)
+
+def smaller(module):
+    return checkpoint_wrapper(module)
+
+def faster(module):
+    return torch.compile(module)
+
+"""
+SHARD = {
+    "list": "for block in model.layers:\n        fully_shard(block)",
+    "values": "for block in model.layers.values():\n        fully_shard(block)",
+    "items": "for name, block in model.layers.items():\n        fully_shard(block, mesh=mesh)",
+    "children": "for block in model.layers.children():\n        fully_shard(block)",
+    "numbers": "for i in range(len(model.layers)):\n        fully_shard(model.layers[i])",
+}
+WRAP = {
+    "enumerate": "for i, block in enumerate(model.layers):\n        model.layers[i] = checkpoint_wrapper(block)",
+    "items": "for name, block in model.layers.items():\n        model.layers[name] = checkpoint_wrapper(block)",
+    "children": (
+        "for name, block in model.layers.named_children():\n"
+        "        model.layers.register_module(name, checkpoint_wrapper(block))"
+    ),
+}
+STEPS = """
+STEPS = [{0}]
+
+def parallelize(model):
+    for i, block in enumerate(model.layers):
+        for step in STEPS:
+            block = step(block)
+        model.layers[i] = block
+    return model
+"""
+GIVEN = """
+def parallelize(model):
+    for i, block in enumerate(model.layers):
+        block = fully_shard(block)
+        model.layers[i] = {0}
+    return torch.compile(model)
+"""
+
+
+def script(first, second, last="return torch.compile(model)"):
+    return HEAD + f"def parallelize(model, mesh):\n    {first}\n    {second}\n    {last}\n"
+
+
+def codes(text):
+    return {finding.code for finding in check_source(text)}
+
+
+@pytest.mark.parametrize("wrap", WRAP.values(), ids=WRAP)
+@pytest.mark.parametrize("shard", SHARD.values(), ids=SHARD)
+def test_only_the_wrong_order_is_found(shard, wrap):
+    assert codes(script(shard, wrap)) == {"CKPT406"}
+    assert codes(script(wrap, shard)) == set()
+    assert codes(script(shard, wrap, "return model")) == set()
+    assert codes(script(shard.replace("layers", "tower"), wrap)) == set()
+
+
+def test_steps_in_a_list_run_in_their_order():
+    assert codes(HEAD + STEPS.format("shard, smaller, faster")) == {"CKPT406"}
+    assert codes(HEAD + STEPS.format("smaller, faster, shard")) == set()
+
+
+def test_what_the_sharding_gives_is_the_block():
+    assert codes(HEAD + GIVEN.format("checkpoint_wrapper(block)")) == {"CKPT406"}
+    assert codes(HEAD + GIVEN.format("block")) == set()
