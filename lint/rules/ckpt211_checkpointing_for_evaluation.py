@@ -3,7 +3,8 @@
 ## What it does
 Flags `gradient_checkpointing_enable()` on a transformers model that the same program uses in evaluation mode alone,
 after `eval()` or as it was loaded, when nothing in the file trains: no backward pass, no Trainer, no `train()`, and the
-model is not handed to code that could. An object may keep the model where its methods use it, always without gradients.
+model is not handed to code that could. An object, or a module, may keep the model where its methods use it, always
+without gradients.
 
 ## Why is this bad?
 transformers checkpoints only in training mode, and there is no backward pass to save memory for. The line has no
@@ -140,14 +141,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.objects.classes import is_plain, is_run_as_written
+from ..facts.objects.classes import is_plain, is_run_as_written, is_torch_module
 from ..facts.values import Call, Dict, Function, Instance, Method, Result, Seq, options, same
 from ..finding import Applicability, Severity
 from ..model.events import AutogradGrad, Backward, EvalSwitch, Generate, HfEnable, TrainerBuild, TrainSwitch
 from ..model.flow.statements import own_statement
+from ..model.names import canonical
 from ..model.report import DeleteStatement, Remark, Report, Rewrite
 from ..model.tensors.gradient_free import is_always_gradient_free
-from ..model.types import is_loaded, unwrapped
+from ..model.types import PASS_THROUGH, is_loaded, prepares, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -232,11 +234,11 @@ def _is_handed_on(run: Run, model: Value, uses: list[Call]) -> bool:
 
 
 def _only_evaluates(write: Write, uses: list[Call]) -> bool:
-    """Whether a plain object keeps what is written, whose methods use the model, always without gradients."""
+    """Whether a plain object, or a module, keeps what is written and uses the model, always without gradients."""
     if (
         not isinstance(write.obj, Instance)
         or write.is_item
-        or not is_plain(write.obj.cls)
+        or not (is_plain(write.obj.cls) or is_torch_module(write.obj.cls))
         or not _are_gradient_free(uses)
     ):
         return False
@@ -252,7 +254,7 @@ def _is_shown(run: Run, call: Call) -> bool:
     match call.func:
         case (Function() as function) | Method(function=function):
             return is_run_as_written(function) and not run.program.generators.get(function.node, False)
-    return call.name.startswith(_HARMLESS)
+    return call.name.startswith(_HARMLESS) or canonical(call.name) in PASS_THROUGH or prepares(call)
 
 
 def _is(value: Value, model: Value) -> bool:
@@ -266,6 +268,8 @@ def _is(value: Value, model: Value) -> bool:
             return any(_is(item, model) for item in (*made.args, *made.kwargs.values()))
         case Result(call) if call.method in _PARTS:
             return _is(call.receiver, model)
+        case Result(call) if prepares(call):
+            return any(_is(given, model) for given in call.args)
     return any(same(unwrapped(option), unwrapped(model)) for option in options(value))
 
 
