@@ -420,6 +420,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import options
 from ..finding import Applicability, Severity
+from ..model.calls.only_called import entered_by
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, Fsdp1Wrap, TorchCheckpoint, TrainerArgs
 from ..model.libraries.sharding import class_of, frees_after_forward, named_class, root, same_class, unit_classes
 from ..model.libraries.units import FreedUnits, freed_units, gives, wrapped_alone
@@ -448,10 +449,10 @@ def check(run: Run) -> Iterator[Report]:
     """Report reentrant checkpoints that enclose a unit."""
     units = list(freed_units(run))
     for event in run.of(Checkpoint):
-        for entered in options(event.function) if event.reentrant else ():
-            unit = _wrapped(run, entered, event) or _unit_of_class(units, entered, event)
-            if unit is not None:
-                yield _report(event, unit, "use_reentrant", "False")
+        found = (_wrapped(run, it, event) or _unit_of_class(units, it, event) for it in _entered(run, event))
+        unit = next(filter(None, found), None) if event.reentrant else None
+        if unit is not None:
+            yield _report(event, unit, "use_reentrant", "False")
     for outer in run.of(CheckpointWrap):
         unit = _wrapped(run, outer.module, outer) or _unit_of_class(units, outer.module, outer)
         if outer.reentrant and unit is not None:
@@ -459,6 +460,12 @@ def check(run: Run) -> Iterator[Report]:
     for apply in run.of(ApplyCheckpointing):
         if apply.reentrant and (wrap := _later_wrap(run, apply)) is not None:
             yield _report(apply, wrap)
+
+
+def _entered(run: Run, event: Checkpoint) -> Iterator[Value]:
+    """What ``event`` runs: what it is given, and the module that a function calls and does nothing else."""
+    yield from options(event.function)
+    yield from options(entered_by(run, event, hops=1))
 
 
 def _wrapped(run: Run, module: Value, event: Checkpoint | CheckpointWrap) -> Fsdp1Wrap | None:

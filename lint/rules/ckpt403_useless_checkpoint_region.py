@@ -419,7 +419,7 @@ from ..facts.values import (
     options,
 )
 from ..finding import Severity
-from ..model.calls.only_called import only_called
+from ..model.calls.only_called import entered_by
 from ..model.conditions.guards import own_guards, tests_training
 from ..model.events import (
     ApplyCheckpointing,
@@ -493,7 +493,7 @@ def _useless(run: Run) -> Iterator[Report]:
     for event in run.of(FunctionCheckpoint):
         if not isinstance(event.call.keyword("context_fn"), Absent):
             continue
-        module = only_called(run, event.function)
+        module = entered_by(run, event)
         kind = _light_kind(module)
         made = module.call.node if isinstance(module, Result) else module.node
         if kind and (made is None or origin(made) == origin(event.node)):  # A wrapper in a library runs other modules.
@@ -521,8 +521,8 @@ def _light_kind(called: Value) -> str:
 def _runs_others(run: Run, node: ast.AST) -> bool:
     """Whether the checkpoint at ``node``, in a function that others call, also runs what is worth it."""
     written = {_decided_at(event) for event in run.of(FunctionCheckpoint) if event.node is node}
-    functions = [event.function for event in run.of(FunctionCheckpoint) if _decided_at(event) in written]
-    kinds = [_light_kind(only_called(run, function)) for function in functions]
+    beside = [event for event in run.of(FunctionCheckpoint) if _decided_at(event) in written]
+    kinds = [_light_kind(entered_by(run, event)) for event in beside]
     return any(kinds) and not all(kinds)
 
 

@@ -11,6 +11,7 @@ import torch
 import torch.nn as nn
 from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy, fully_shard
 from torch.distributed.fsdp.wrap import CustomPolicy, ModuleWrapPolicy, enable_wrap, lambda_auto_wrap_policy, wrap
+from torch.distributed.fsdp.wrap import transformer_auto_wrap_policy
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
 from torch.utils.checkpoint import checkpoint
 
@@ -63,6 +64,8 @@ UNITS = {
     "lambda_fn=lambda m: isinstance(m, Block))\nFSDP(Net(), auto_wrap_policy=policy)\n",
     "a custom policy": "FSDP(Net(), auto_wrap_policy=CustomPolicy(lambda m: isinstance(m, Block)))\n",
     "a policy by its position": "FSDP(Net(), None, None, None, ModuleWrapPolicy({Block}))\n",
+    "a set of a list": "policy = functools.partial(transformer_auto_wrap_policy, "
+    "transformer_layer_cls=set([Block]))\nFSDP(Net(), auto_wrap_policy=policy)\n",
     "lightning": _LIT + "L.Trainer(strategy=FSDPStrategy(auto_wrap_policy={Block})).fit(Lit())\n",
     "fabric": _LIT + "Fabric(strategy=FSDPStrategy(auto_wrap_policy={Block})).setup(Net())\n",
     "accelerate": _ACCELERATE + _PREPARE.format("auto_wrap_policy=ModuleWrapPolicy({Block})"),
@@ -127,6 +130,23 @@ def _codes(text: str, versions: dict[str, str] | None = None) -> list[str]:
 def test_a_reentrant_checkpoint_around_a_unit_is_seen(wrapped: str) -> None:
     assert _codes(_NET + wrapped) == ["CKPT401"]
     assert _codes(_NET.replace("use_reentrant=True", "use_reentrant=False") + wrapped) == []
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "checkpoint(lambda y, layer=layer: layer(y), x, use_reentrant=True)",
+        "checkpoint(lambda y, run=layer: run(y), x, use_reentrant=True)",
+        "checkpoint(lambda run, y: run(y), layer, x, use_reentrant=True)",
+        "checkpoint(functools.partial(layer), x, use_reentrant=True)",
+    ],
+)
+def test_a_function_that_calls_a_unit_alone_is_around_it(run: str) -> None:
+    wrapped = "FSDP(Net(), auto_wrap_policy=ModuleWrapPolicy({Block}))\n"
+    net = _NET.replace("checkpoint(layer, x, use_reentrant=True)", run)
+    assert _codes(net + wrapped) == ["CKPT401"]
+    assert _codes(net.replace("use_reentrant=True", "use_reentrant=False") + wrapped) == []
+    assert _codes(net + wrapped.replace("Block", "Head")) == []
 
 
 @pytest.mark.parametrize("wrapped", ONE_BY_ONE.values(), ids=ONE_BY_ONE)

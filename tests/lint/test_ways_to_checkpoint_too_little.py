@@ -134,6 +134,26 @@ def test_wrappers_around_more_are_right(made):
     assert codes(WRAPPED, made) == set()
 
 
+BOUND = """
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Mlp(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.up, self.act, self.down = nn.Linear(d, 4 * d), nn.GELU(), nn.Linear(4 * d, d)
+        self.block = nn.Sequential(nn.Linear(4 * d, d), nn.GELU(), nn.Linear(d, 4 * d))
+
+    def forward(self, x):
+        return self.down(checkpoint({0}, self.up(x), use_reentrant=False))
+"""
+
+
+@pytest.mark.parametrize(("function", "found"), [("self.act", {"CKPT403"}), ("self.block", set())])
+def test_a_layer_that_a_function_is_bound_to_early(function, found):
+    assert codes(BOUND, f"lambda y, run={function}: run(y)") == found
+
+
 @pytest.mark.parametrize("step", WHOLE.values(), ids=WHOLE)
 def test_the_whole_model_in_a_step_of_lightning(step):
     assert codes(STEP, step) == {"CKPT403"}

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
 from ...facts.straight import only_call
-from ...facts.values import Partial
+from ...facts.values import Partial, join
+from ..regions.given_parameters import GivenParameters, called_parameter
 from .call_targets import call_targets
 
 if TYPE_CHECKING:
     from ...facts.values import Function, Value
+    from ..events.checkpoints import FunctionCheckpoint
     from ..history import History
 
 #: More functions than this that only call another one are not looked into.
@@ -26,6 +28,23 @@ def only_called(run: History, function: Value, hops: int = _HOPS) -> Value:
     if len(inner) != 1 or inner[0] is None or not hops:
         return function
     return only_called(run, inner[0], hops - 1)
+
+
+def entered_by(run: History, checkpoint: FunctionCheckpoint, hops: int = _HOPS) -> Value:
+    """What ``checkpoint`` runs in the end, or by the function that it gets: `checkpoint(lambda x, f=block: f(x), x)`.
+
+    Args:
+        run: The program.
+        checkpoint: The checkpoint.
+        hops: Through how many functions that only call another one it is followed.
+    """
+    called = only_called(run, checkpoint.function, hops)
+    param = called_parameter(called)
+    if param is None:
+        return called
+    given = GivenParameters(checkpoint.function, checkpoint.inputs, checkpoint.function_kwargs)
+    values = given.values_of(param) if given.knows(param.function) else []
+    return join(*values) if values else called
 
 
 def _called_by(run: History, function: Function) -> Value | None:

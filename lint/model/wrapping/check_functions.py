@@ -115,7 +115,16 @@ def policy_classes(policy: Value) -> list[Value] | None:
             return _classes_by_function(call.argument(0, "lambda_fn"))
         case _:
             return None
+    held = _collected(held)
     return [*held.items] if isinstance(held, Seq) and not held.open else None
+
+
+def _collected(held: Value) -> Value:
+    """What `set([Block])` is made of."""
+    match held:
+        case Result(call) if call.name in ("builtins.set", "builtins.frozenset") and len(call.args) == 1:
+            return call.args[0]
+    return held
 
 
 def _classes_by_function(check: Value) -> list[Value] | None:
