@@ -449,10 +449,9 @@ def check(run: Run) -> Iterator[Report]:
     """Report reentrant checkpoints that enclose a unit."""
     units = list(freed_units(run))
     for event in run.of(Checkpoint):
-        found = (_wrapped(run, it, event) or _unit_of_class(units, it, event) for it in _entered(run, event))
-        unit = next(filter(None, found), None) if event.reentrant else None
-        if unit is not None:
-            yield _report(event, unit, "use_reentrant", "False")
+        around = _unit_inside(run, units, event) if event.reentrant else None
+        if around is not None:
+            yield _report(event, around, "use_reentrant", "False")
     for outer in run.of(CheckpointWrap):
         unit = _wrapped(run, outer.module, outer) or _unit_of_class(units, outer.module, outer)
         if outer.reentrant and unit is not None:
@@ -460,6 +459,15 @@ def check(run: Run) -> Iterator[Report]:
     for apply in run.of(ApplyCheckpointing):
         if apply.reentrant and (wrap := _later_wrap(run, apply)) is not None:
             yield _report(apply, wrap)
+
+
+def _unit_inside(run: Run, units: list[FreedUnits], event: Checkpoint) -> Fsdp1Wrap | FreedUnits | None:
+    """What makes a unit of the module that ``event`` is around."""
+    for entered in _entered(run, event):
+        unit = _wrapped(run, entered, event) or _unit_of_class(units, entered, event)
+        if unit is not None:
+            return unit
+    return None
 
 
 def _entered(run: Run, event: Checkpoint) -> Iterator[Value]:

@@ -687,7 +687,7 @@ def _is_trained_at(run: Run, here: Place) -> bool:
     )
 
 
-def _is_all_of_step(run: Run, event: FunctionCheckpoint, step: Function) -> bool:
+def _is_all_of_step(run: Run, event: Checkpointing, step: Function) -> bool:
     """Whether ``step``, which returns its loss, runs the region of ``event`` once and nothing else that trains."""
     inside = {event.node, *(call.node for call in run.region(event).calls)}
     beside = [call for call in run.bodies.of(step).calls if call.node not in inside]
