@@ -98,6 +98,18 @@ def forward(layers, codec, x):
 ```python
 from torch.utils.checkpoint import checkpoint
 
+class Step:
+    def __init__(self, net):
+        self.net = net
+
+    def forward(self, x):
+        return x + self.net(x)
+
+def run_all(nets, x):
+    for step in [Step(net) for net in nets]:
+        x = checkpoint(step.forward, x, use_reentrant=False)
+    return x
+
 def checkpointed(run):
     def forward(*args, **kwargs):
         return checkpoint(run, *args, use_reentrant=False, **kwargs)
@@ -162,7 +174,8 @@ from typing import TYPE_CHECKING
 
 from ..facts.identifiers import is_own_object
 from ..facts.nodes import attribute, source_text
-from ..facts.values import Attr, Method, Partial, options
+from ..facts.objects.classes import is_plain
+from ..facts.values import Attr, Instance, Method, Partial, options
 from ..finding import Applicability, Severity
 from ..model.calls.endless import checkpoints_itself
 from ..model.events import Checkpoint, ForwardPatch, Fsdp2Shard, TorchCheckpoint
@@ -192,7 +205,9 @@ def check(run: Run) -> Iterator[Report]:
             )
             continue
         method = _method(event)
-        if method is not None and not is_own_object(method.value) and not _is_replaced(run, event, method):
+        if method is None or is_own_object(method.value) or _is_of_plain_object(event):
+            continue
+        if not _is_replaced(run, event, method):
             module = source_text(method.value)
             is_written = event.node.args[:1] == [method]
             change = Replace(method, module)
@@ -211,9 +226,8 @@ def _method(event: Checkpoint) -> ast.Attribute | None:
     """`module.forward` as it is written in the call, or where the list was made that the call goes through."""
     written = event.node.args[0] if event.node.args else None
     made = [it.node if isinstance(it, Method | Attr) else None for it in options(_unbound(event))]
-    same_place = (
-        made[0] if all(node is made[0] for node in made) else None
-    )  # One of each block that a loop goes through.
+    # One of each block that a loop goes through stands at one place.
+    same_place = made[0] if all(node is made[0] for node in made) else None
     named = (attribute(written), attribute(same_place))
     return next((node for node in named if node is not None and node.attr == "forward"), None)
 
@@ -224,6 +238,12 @@ def _unbound(event: Checkpoint) -> Value:
         case Partial(func=function, call=call) if call.place.function is event.place.function:
             return function
     return event.function
+
+
+def _is_of_plain_object(event: Checkpoint) -> bool:
+    """Whether the method may be one of an object that is no module: it has no hooks."""
+    methods = (it for it in options(_unbound(event)) if isinstance(it, Method))
+    return any(isinstance(it.receiver, Instance) and is_plain(it.receiver.cls) for it in methods)
 
 
 def _is_replaced(run: Run, event: Checkpoint, method: ast.Attribute) -> bool:

@@ -199,6 +199,13 @@ class Net""",
     "nn.Sequential(nn.Linear(d, d), nn.ReLU())\n        self.pos = nn.Linear(d, d)",
     "Stem(d)\n        self.pos = Stem(d)",
 )
+#: The same, where each of them freezes what it is made of.
+FREEZES_ITSELF = OWN.replace(
+    "nn.Linear(d, d), nn.Linear(d, d)\n",
+    "nn.Linear(d, d), nn.Linear(d, d)\n"
+    "        self.first.requires_grad_(False)\n        self.second.requires_grad_(False)\n",
+    1,
+)
 FREEZE = "net.stem.requires_grad_(False)\nnet.pos.requires_grad_(False)\n"
 FROZEN_OBJECTS = {
     "and the head is trained": FREEZE + "net.head.requires_grad_(True)",
@@ -240,6 +247,25 @@ def test_blocks_behind_frozen_objects_lose_their_gradients(freezing):
 @pytest.mark.parametrize("freezing", TRAINED_OBJECTS.values(), ids=TRAINED_OBJECTS)
 def test_blocks_behind_an_object_that_trains_keep_them(freezing):
     assert codes_of_own(freezing) == []
+
+
+TRAINS_AGAIN = {
+    "all is switched on": ("", "net.requires_grad_(True)"),
+    "a layer is": ("", "net.stem.second.requires_grad_(True)"),
+    "the stem is": ("", "net.stem.requires_grad_(True)"),
+    "a parameter of its own": ("        self.scale = nn.Parameter(torch.ones(d))\n", ""),
+    "a layer that trains": ("        self.norm = nn.LayerNorm(d)\n", ""),
+}
+
+
+def test_blocks_behind_objects_of_frozen_parts_lose_their_gradients():
+    assert [found.code for found in check_source(f"{FREEZES_ITSELF}\n{TAIL}")] == ["CKPT104"]
+
+
+@pytest.mark.parametrize(("part", "switch"), TRAINS_AGAIN.values(), ids=TRAINS_AGAIN)
+def test_blocks_behind_objects_with_other_parts_keep_them(part, switch):
+    text = FREEZES_ITSELF.replace("        self.first.requires", f"{part}        self.first.requires", 1)
+    assert [found.code for found in check_source(f"{text}{switch}\n{TAIL}")] == []
 
 
 LAYERS = """import argparse

@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
+from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import (
     Attr,
@@ -31,7 +32,7 @@ from ..flow.mentions import attributes_in
 from ..frozen.freezing import is_frozen, is_frozen_parameter, is_frozen_whole, may_be_switched_on
 from ..frozen.named_switches import EMBEDDING
 from ..names import canonical
-from ..types import is_hf_model, same_object
+from ..types import bases, is_hf_model, same_object
 from .batches import is_batch, is_lightning_batch, yielded_as
 from .given_to_forward import calls_of_forward, is_given_by_trainer, is_trained_with
 from .gradient_free import is_always_gradient_free
@@ -53,6 +54,8 @@ _FACTORIES = frozenset(
         *("logspace", "full_like", "empty_like", "randint_like", "hann_window", "hamming_window"),
     )
 )
+#: Methods that put parts into a module under names of their own.
+_REGISTERS = ("add_module", "register_module", "register_parameter")
 #: Methods that compute from their object and their arguments alone.
 _COMPUTE = COPIES | NUMBERS | {"clamp", "round", "gather", "index_select", "masked_fill", "matmul", "bmm"}
 #: Functions without weights: what they give needs a gradient exactly when what they get first does.
@@ -315,7 +318,8 @@ def _looked_up_or_passed_on(run: History, call: Call) -> bool | None:
     """Whether a call gives what frozen weights hold for its numbers; False for a module that none of it trains."""
     module = same_object(call.func)
     if isinstance(module, Instance):
-        return False if is_frozen_whole(run, module) and _computes(module) else None
+        frozen = is_frozen_whole(run, module) or _is_made_of_frozen_parts(run, module)
+        return False if frozen and _computes(module) else None
     if not isinstance(module, Result):
         return None
     kind = canonical(module.call.name)
@@ -332,6 +336,15 @@ def _looked_up_or_passed_on(run: History, call: Call) -> bool | None:
     parts = held_by(module)
     in_parts = bool(parts) and all(_trains_nothing(run, part) for part in parts)
     return False if in_parts or is_frozen_whole(run, module) else None
+
+
+def _is_made_of_frozen_parts(run: History, module: Instance) -> bool:
+    """Whether all that an object of the program holds are numbers, and layers of torch that none of it trains."""
+    owners = (module.cls, *ancestors(module.cls))
+    held = [option for owner in owners for value in owner.fields.values() for option in options(value)]
+    parts = [part for part in held if not isinstance(part, Const)]
+    is_plain = set(bases(module.cls)) == {"torch.nn.Module"} and not any(run.method_calls(*_REGISTERS))
+    return is_plain and bool(parts) and all(_trains_nothing(run, part) for part in parts)
 
 
 def _trains_nothing(run: History, module: Value) -> bool:
