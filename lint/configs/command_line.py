@@ -37,6 +37,8 @@ class CommandLine(NamedTuple):
     launcher: Document | None = None
     #: The variables of the environment that stand for such flags, by the names of these.
     environment: Document | None = None
+    #: The script gets words that are no options: a file that its parser reads instead, or what it takes itself.
+    is_positional: bool = False
 
 
 def read_command(run: RunFiles, text: str | None) -> CommandLine | None:
@@ -53,14 +55,13 @@ def read_command(run: RunFiles, text: str | None) -> CommandLine | None:
     entries = with_content(entries_of(given), text or "")
     root = Mapping(entries, words[first].begin, words[first].end, flow=False)
     around = exported(commands, run.command)
-    if given and not (given[0].text or "").startswith("--"):
-        return None  # a file that the script reads instead
     complete = all(word.text is not None for word in given)
     return CommandLine(
         Document(run.launch, text or "", root),
         complete,
         _launcher(run.launch, text or "", words[:first]),
         _environment(run.launch, text or "", around),
+        bool(given) and not (given[0].text or "").startswith("--"),
     )
 
 
@@ -113,7 +114,7 @@ def join_command_line(command: CommandLine, program: Program) -> None:
     """Give the arguments to what the script parses; where all of them are known, nothing is left open."""
     document = command.document
     join_launcher(command, program)
-    for call, method in parsed_arguments(program):
+    for call, method in parsed_arguments(program) if not command.is_positional else ():
         if method not in _READ:
             continue
         made = call_of(document, program, call.name, document.root.items, anchors=ANCHORS)

@@ -525,3 +525,38 @@ def test_explain_says_which_file_decides(project):
     said = lint("explain", "loop.py", "--config", "fsdp.yaml", cwd=project).stdout
     assert "fsdp.yaml:6 | fsdp_activation_checkpointing: true\n" in said
     assert "on, non-reentrant; decided by fsdp.yaml:6" in said
+
+
+MAIN = """\
+import sys
+from transformers import Trainer, TrainingArguments
+
+def main(data, out):
+    args = TrainingArguments(out, gradient_checkpointing=True)
+    Trainer("base", args, train_dataset=data).train()
+
+if __name__ == "__main__":
+    main(*sys.argv[1:3])
+"""
+
+
+@pytest.mark.parametrize("words", ["", " data out", " data --out out", ' "$@"', " $WORDS", ' "$DATA" > log'])
+def test_flags_of_the_launcher_hold_whatever_the_script_is_given(tmp_path, words):
+    (tmp_path / "main.py").write_text(MAIN)
+    flags = "accelerate launch --use_fsdp --fsdp_activation_checkpointing {} main.py" + words
+    assert launch(tmp_path, flags.format("true")) == ["main.py:5:35 CKPT303"]
+    assert launch(tmp_path, flags.format("false")) == []
+    variables = "ACCELERATE_USE_FSDP=true FSDP_ACTIVATION_CHECKPOINTING={} torchrun main.py" + words
+    assert launch(tmp_path, variables.format("true")) == ["main.py:5:35 CKPT303"]
+    assert launch(tmp_path, variables.format("false")) == []
+
+
+def test_flags_of_the_launcher_hold_for_a_file_of_arguments(project):
+    arguments = (
+        '{\n  "output_dir": "out",\n  "num_train_epochs": 1,\n  "bf16": true,\n  "gradient_checkpointing": true\n}\n'
+    )
+    command = "accelerate launch --use_fsdp --fsdp_activation_checkpointing true hf.py args.json"
+    (project / "args.json").write_text(arguments)
+    assert launch(project, command) == ["args.json:5:3 CKPT303"]
+    (project / "args.json").write_text(arguments.replace('checkpointing": true', 'checkpointing": false'))
+    assert launch(project, command) == []
