@@ -119,6 +119,7 @@ class Program:
         "importing",
         "in_turn",
         "iterations",
+        "left_out",
         "modules",
         "named",
         "not_walked",
@@ -149,6 +150,8 @@ class Program:
         self.find_module = find_module
         #: Those that were read, by the name they are imported by; None for what is no such module.
         self.modules: dict[str, Module | None] = {}
+        #: Those that were not worth reading for a module that imports them; the checked file may import them, too.
+        self.left_out: set[str] = set()
         #: Their texts by file name.
         self.texts: dict[str, str] = {}
         #: What is in the files of settings that the program may read, by their names, and those that it does read.

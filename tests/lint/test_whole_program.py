@@ -390,3 +390,62 @@ def test_a_check_names_a_class_by_its_module(asked, found):
             apply_activation_checkpointing(net, check_fn=lambda module: {asked})
     """
     assert ("CKPT208" in [code for _, code in codes(text, model=MODEL)]) is found
+
+
+OPTIONS_FILES = {
+    "dataclass": """
+        from dataclasses import dataclass, field
+        @dataclass
+        class Recompute:
+            check: str = "none"
+        @dataclass
+        class Options:
+            recompute: Recompute = field(default_factory=Recompute)
+    """,
+    "constants": """
+        CHECK = "none"
+    """,
+    "namespace": """
+        from types import SimpleNamespace
+        options = SimpleNamespace(recompute=SimpleNamespace(check="none"))
+    """,
+    "named tuple": """
+        from typing import NamedTuple
+        class Recompute(NamedTuple):
+            check: str = "none"
+        class Options(NamedTuple):
+            recompute: Recompute = Recompute()
+    """,
+}
+OPTIONS_USED = {
+    "dataclass": ("Options", "Options()", "options.recompute.check"),
+    "constants": ("CHECK", "CHECK", "options"),
+    "namespace": ("options", "options", "options.recompute.check"),
+    "named tuple": ("Options", "Options()", "options.recompute.check"),
+}
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("given", [*OPTIONS_FILES])
+def test_options_of_another_file_are_known_though_the_model_imports_them_first(given, first):
+    imported, made, asked = OPTIONS_USED[given]
+    model = f"""
+        from torch import nn
+        from torch.utils.checkpoint import checkpoint
+        from settings import {imported}
+        class Net(nn.Module):
+            def __init__(self, options):
+                super().__init__()
+                self.options, self.block = options, nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
+            def forward(self, x):
+                options = self.options
+                return checkpoint(self.block, x, use_reentrant=False, determinism_check={asked})
+    """
+    imports = [f"from settings import {imported}", "from model import Net"]
+    text = "\n".join([*(imports[::-1] if first else imports), f"Net({made})(x).mean().backward()"])
+    found = check_source(
+        text, "train.py", find_module=finder(model=model, settings=OPTIONS_FILES[given]), reported=lambda _: True
+    )
+    assert [it.code for it in found] == ["CKPT124"]
+    mended = OPTIONS_FILES[given].replace('"none"', '"default"')
+    assert not check_source(text, "train.py", find_module=finder(model=model, settings=mended), reported=lambda _: True)

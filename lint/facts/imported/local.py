@@ -14,6 +14,9 @@ MAX_TEXT, MAX_TOTAL = 60_000, 150_000
 MAX_HOPS = 3
 #: Shorter modules are always read: constants and options have no words to know them by.
 ALWAYS = 4_000
+#: Without one of these a short module that another one imports holds functions; options alone have none of both.
+_HOLDS_OPTIONS = ("def register", "dataclass", "NamedTuple", "BaseModel", "SimpleNamespace")
+_HOLDS_CODE = ("def ", "class ")
 #: Without one of these a longer module decides nothing about checkpointing.
 _RELEVANT = (
     *("checkpoint", "torch.nn", "nn.Module", "TrainingArguments", "use_reentrant"),
@@ -45,9 +48,20 @@ def is_worth_reading(module: LocalModule, read: int = 0, hops: int = 0) -> bool:
     text = module.text
     if len(text) > MAX_TEXT or read + len(text) > MAX_TOTAL:
         return False
-    # A package hands on what it takes from its modules, a registry what they enter.
-    short = len(text) <= ALWAYS and (hops == 0 or is_package(module) or "def register" in text)
-    return short or any(word in text for word in _RELEVANT)
+    return _is_short(module, hops) or any(word in text for word in _RELEVANT)
+
+
+def _is_short(module: LocalModule, hops: int) -> bool:
+    """Whether it is read for being short: behind another module only what holds what the program is set to.
+
+    A package hands on what it takes from its modules, a registry what they enter.
+    """
+    text = module.text
+    if len(text) > ALWAYS:
+        return False
+    if hops == 0 or is_package(module) or any(word in text for word in _HOLDS_OPTIONS):
+        return True
+    return not any(word in text for word in _HOLDS_CODE)
 
 
 def package_of(name: str, module: LocalModule) -> str:

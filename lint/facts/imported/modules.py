@@ -87,7 +87,8 @@ def _is_package(module: Module) -> bool:
 
 def _module(walk: Walk, name: str, node: ast.AST) -> Module | None:
     program = walk.program
-    if name not in program.modules:
+    is_left_out = name in program.left_out and not program.hops
+    if name not in program.modules or is_left_out:
         # A module that is imported by what it imports itself is not known yet.
         program.modules[name] = None
         program.modules[name] = _read(walk, name, node)
@@ -98,7 +99,11 @@ def _read(walk: Walk, name: str, node: ast.AST) -> Module | None:
     program = walk.program
     assert program.find_module is not None
     found = program.find_module(name)
-    if found is None or not is_worth_reading(found, sum(map(len, program.texts.values())), program.hops):
+    program.left_out.discard(name)
+    if found is None:
+        return None
+    if not is_worth_reading(found, sum(map(len, program.texts.values())), program.hops):
+        program.left_out.add(name)
         return None
     tree = _parsed(found)
     if tree is None:
