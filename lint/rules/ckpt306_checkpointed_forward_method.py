@@ -1,8 +1,9 @@
 """Checkpointing `module.forward` instead of the module.
 
 ## What it does
-Flags a checkpoint whose function is the `forward` of a module. `super().forward` and `self.forward` are left alone:
-there the caller has gone through the module already. So is a `forward` that a new `forward` of the same module wraps.
+Flags a checkpoint whose function is the `forward` of a module. `super().forward`, `self.forward` and
+`Block.forward` of the object itself are left alone: there the caller has gone through the module already. So is a
+`forward` that a new `forward` of the same module wraps.
 A `forward` that checkpoints itself is reported where nothing on the way to the call changes what decides to make it.
 
 ## Why is this bad?
@@ -175,18 +176,20 @@ from typing import TYPE_CHECKING
 from ..facts.identifiers import is_own_object
 from ..facts.nodes import attribute, source_text
 from ..facts.objects.classes import is_plain
-from ..facts.values import Attr, Instance, Method, Partial, options
+from ..facts.values import Attr, Call, Function, Instance, Method, Partial, Ref, Result, options
 from ..finding import Applicability, Severity
 from ..model.calls.endless import checkpoints_itself
+from ..model.conditions.guards import tests_gradients
+from ..model.conditions.possible import ways_at
 from ..model.events import Checkpoint, ForwardPatch, Fsdp2Shard, TorchCheckpoint
 from ..model.needs import together
-from ..model.report import Replace, Report, Rewrite
+from ..model.report import Remark, Replace, Report, Rewrite
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.values import Value
+    from ..facts.values import Guard, Value
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT306", "checkpointed-forward-method", Severity.ERROR
@@ -195,7 +198,6 @@ NEEDS = together((".forward", "(self,"), TorchCheckpoint)
 
 def check(run: Run) -> Iterator[Report]:
     """Report checkpoints that go past the hooks of a module."""
-    sharded = any(run.of(Fsdp2Shard))
     for event in run.of(Checkpoint):
         if checkpoints_itself(run, event):
             yield Report(
@@ -204,31 +206,54 @@ def check(run: Run) -> Iterator[Report]:
                 "it computes into another method, and checkpoint that",
             )
             continue
-        method = _method(event)
-        if method is None or is_own_object(method.value) or _is_of_plain_object(event):
-            continue
-        if not _is_replaced(run, event, method):
-            module = source_text(method.value)
-            is_written = event.node.args[:1] == [method]
-            change = Replace(method, module)
-            fix = Rewrite(Applicability.UNSAFE, "Checkpoint the module", (change,)) if is_written else None
-            yield Report(
-                event.node,
-                f"`{module}.forward` skips the hooks of the module, "
-                + ("FSDP's too, and fails on sharded parameters" if sharded else "`weight_norm` and FSDP among them")
-                + f"; pass `{module}`",
-                fix=fix,
-                severity=None if sharded else Severity.WARNING,
-            )
+        ways = [
+            (function, _method(event, function), under) for function, under in ways_at(_unbound(event), event.place)
+        ]
+        # One of each block that a loop goes through stands in one place.
+        is_chosen = any(method is not ways[0][1] for _, method, _ in ways)
+        for function, method, under in ways if is_chosen else ways[:1]:
+            module = None if method is None else _module(event, function, method)
+            if method is None or module is None or is_own_object(module) or _is_replaced(run, event, method):
+                continue
+            chosen = tuple(guard for guard in under if is_chosen and not tests_gradients(guard))
+            yield _report(run, event, method, module, chosen)
 
 
-def _method(event: Checkpoint) -> ast.Attribute | None:
-    """`module.forward` as it is written in the call, or where the list was made that the call goes through."""
+def _report(run: Run, event: Checkpoint, method: ast.Attribute, module: ast.expr, chosen: tuple[Guard, ...]) -> Report:
+    """What to say of ``method``, which runs ``module`` and is taken where the conditions ``chosen`` hold."""
+    sharded = any(run.of(Fsdp2Shard))
+    is_written = event.node.args[:1] == [method] and method.value is module
+    change = Replace(method, source_text(module))
+    return Report(
+        event.node,
+        f"`{source_text(method)}` skips the hooks of the module, "
+        + ("FSDP's too, and fails on sharded parameters" if sharded else "`weight_norm` and FSDP among them")
+        + f"; pass `{source_text(module)}`",
+        notes=(Remark(method, "the method is chosen here", chosen),) if chosen else (),
+        fix=Rewrite(Applicability.UNSAFE, "Checkpoint the module", (change,)) if is_written else None,
+        severity=None if sharded else Severity.WARNING,
+    )
+
+
+def _module(event: Checkpoint, function: Value, method: ast.Attribute) -> ast.expr | None:
+    """The module that runs; that of a class, `Block.forward`, is the first input. None for a plain function or object."""
+    match function:
+        case Function(owner=None):
+            return None
+        case Method(receiver=Instance(cls)) if is_plain(cls):
+            return None
+        case Ref(name) if not name.split(".")[-2][:1].isupper():
+            return None
+        case Function() | Ref() | Attr(base=Result(call=Call(name="builtins.type")) | Attr(name="__class__")):
+            return event.node.args[1] if len(event.node.args) > 1 else None
+    return method.value
+
+
+def _method(event: Checkpoint, function: Value) -> ast.Attribute | None:
+    """`module.forward` as it is written in the call, or where it was put into a variable or a list."""
     written = event.node.args[0] if event.node.args else None
-    made = [it.node if isinstance(it, Method | Attr) else None for it in options(_unbound(event))]
-    # One of each block that a loop goes through stands at one place.
-    same_place = made[0] if all(node is made[0] for node in made) else None
-    named = (attribute(written), attribute(same_place))
+    made = function.node if isinstance(function, Method | Attr) else None
+    named = (attribute(written), attribute(made))
     return next((node for node in named if node is not None and node.attr == "forward"), None)
 
 
@@ -240,20 +265,18 @@ def _unbound(event: Checkpoint) -> Value:
     return event.function
 
 
-def _is_of_plain_object(event: Checkpoint) -> bool:
-    """Whether the method may be one of an object that is no module: it has no hooks."""
-    methods = (it for it in options(_unbound(event)) if isinstance(it, Method))
-    return any(isinstance(it.receiver, Instance) and is_plain(it.receiver.cls) for it in methods)
-
-
 def _is_replaced(run: Run, event: Checkpoint, method: ast.Attribute) -> bool:
     """Whether the module gets another `forward`, so that a call of the module comes here, hooks and all."""
     patches = list(run.of(ForwardPatch))
     targets = [target for patch in patches for target in options(patch.target)]
-    for function in options(_unbound(event)):
-        match function:
-            case Method(receiver=module) | Attr(base=module) if any(module is target for target in targets):
-                return True
+    modules = [it.receiver if isinstance(it, Method) else it.base for it in _bound(_unbound(event))]
+    if any(target is module for target in targets for module in modules):
+        return True
     written = {source_text(target) for patch in patches for target in getattr(patch.node, "targets", ())}
     # What a function in this one's place puts there may be known by another value, but is called the same.
     return event.place.function is not None and source_text(method) in written
+
+
+def _bound(value: Value) -> Iterator[Method | Attr]:
+    """The methods among the alternatives of ``value``."""
+    return (option for option in options(value) if isinstance(option, Method | Attr))

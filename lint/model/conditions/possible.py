@@ -11,14 +11,19 @@ from ...facts.values import conditional_options, truth
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Place, Value
+    from ...facts.values import Guard, Place, Value
 
 
 def options_at(value: Value, place: Place) -> Iterator[Value]:
     """The alternatives of ``value`` that are bound under no condition that the conditions of ``place`` exclude."""
+    return (option for option, _ in ways_at(value, place))
+
+
+def ways_at(value: Value, place: Place) -> Iterator[tuple[Value, tuple[Guard, ...]]]:
+    """The same alternatives, each with the conditions that it is bound under."""
     for option, conditions in conditional_options(value):
         if not any(mine.contradicts(other) for mine in conditions for other in place.guards):
-            yield option
+            yield option, conditions
 
 
 def truth_at(value: Value, place: Place) -> bool | None:
