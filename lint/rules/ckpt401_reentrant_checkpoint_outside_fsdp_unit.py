@@ -4,8 +4,9 @@
 Flags a reentrant checkpoint whose function is itself an FSDP1 unit: the parent checkpoints a child that
 `FullyShardedDataParallel` wraps, by hand or by its `auto_wrap_policy`, or `checkpoint_wrapper` encloses the unit, also
 because `apply_activation_checkpointing` comes before FSDP. Lightning, Fabric, accelerate and a Trainer make such units
-by their `FSDPStrategy`, `FullyShardedDataParallelPlugin` and `fsdp_config`. Layers that a loop makes units of, one by
-one, and that a `forward` checkpoints are left alone: who writes that chooses what is gathered when.
+where they get the model, by their `FSDPStrategy`, `FullyShardedDataParallelPlugin` and `fsdp_config`. Layers that a
+loop makes units of, one by one, and that a `forward` checkpoints are left alone: who writes that chooses what is
+gathered when.
 
 ## Why is this bad?
 The unit gathers its parameters again for the recomputation and once more for the backward pass: twice the
@@ -422,7 +423,7 @@ from ..facts.values import options
 from ..finding import Applicability, Severity
 from ..model.calls.only_called import entered_by
 from ..model.events import ApplyCheckpointing, Checkpoint, CheckpointWrap, Fsdp1Wrap, TorchCheckpoint, TrainerArgs
-from ..model.libraries.sharding import class_of, frees_after_forward, named_class, root, same_class, unit_classes
+from ..model.libraries.sharding import class_of, named_class, root
 from ..model.libraries.units import FreedUnits, freed_units, gives, wrapped_alone
 from ..model.needs import together
 from ..model.regions.bodies import classes_checked
@@ -457,8 +458,8 @@ def check(run: Run) -> Iterator[Report]:
         if outer.reentrant and unit is not None:
             yield _report(outer, unit)
     for apply in run.of(ApplyCheckpointing):
-        if apply.reentrant and (wrap := _later_wrap(run, apply)) is not None:
-            yield _report(apply, wrap)
+        if apply.reentrant and (unit := _later_unit(run, apply, units)) is not None:
+            yield _report(apply, unit)
 
 
 def _unit_inside(run: Run, units: list[FreedUnits], event: Checkpoint) -> Fsdp1Wrap | FreedUnits | None:
@@ -492,23 +493,22 @@ def _wrapped(run: Run, module: Value, event: Checkpoint | CheckpointWrap) -> Fsd
 def _unit_of_class(units: list[FreedUnits], module: Value, event: Checkpoint | CheckpointWrap) -> FreedUnits | None:
     """What makes units of all modules of the class of ``module``, in a model that may hold it."""
     for unit in units:
-        is_unit = any(same_class(class_of(module), cls) for cls in unit.classes)
-        if is_unit and (isinstance(event, CheckpointWrap) or may_hold_method(unit.model, event.place.function)):
+        is_held = isinstance(event, CheckpointWrap) or may_hold_method(unit.model, event.place.function)
+        if is_held and unit.are_of(class_of(module)):
             return unit
     return None
 
 
-def _later_wrap(run: Run, apply: ApplyCheckpointing) -> Fsdp1Wrap | None:
+def _later_unit(run: Run, apply: ApplyCheckpointing, units: list[FreedUnits]) -> FreedUnits | None:
     """What makes units of the modules that ``apply`` has put into checkpoints already."""
     wrapped = [named_class(kind) for kind in classes_checked(apply.check, run.bodies)]
-    for wrap in run.of(Fsdp1Wrap):
-        later = (
-            wrap.order > apply.order and wrap.place.walk == apply.place.walk and not wrap.place.deeper_than(apply.place)
+    for unit in units:
+        made = unit.call
+        is_later = (
+            made.order > apply.order and made.place.walk == apply.place.walk and not made.place.deeper_than(apply.place)
         )
-        units = unit_classes(wrap) or ()
-        inside = any(same_class(kind, unit) for kind in wrapped for unit in units)
-        if later and inside and frees_after_forward(wrap) and root(wrap.module) is root(apply.model):
-            return wrap
+        if is_later and any(map(unit.are_of, wrapped)) and root(unit.model) is root(apply.model):
+            return unit
     return None
 
 

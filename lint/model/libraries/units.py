@@ -28,7 +28,15 @@ from ..names import canonical
 from ..types import same_object, unwrapped
 from ..wrapping.check_functions import policy_classes
 from .launchers import handed_over
-from .sharding import frees_after_forward, is_whole_shard, may_be_same_module, named_class, root, unit_classes
+from .sharding import (
+    frees_after_forward,
+    is_whole_shard,
+    may_be_same_module,
+    named_class,
+    root,
+    same_class,
+    unit_classes,
+)
 
 if TYPE_CHECKING:
     import ast
@@ -68,6 +76,16 @@ class FreedUnits(NamedTuple):
     classes: list[Class | str]
     #: What asks for it.
     node: ast.Call
+    #: What makes them: FSDP itself, or a launcher or a Trainer that gets the model.
+    call: Call
+    #: The names of further classes, of libraries.
+    names: frozenset[str] = frozenset()
+
+    def are_of(self, kind: Class | str | None) -> bool:
+        """Whether the modules of a class are such units."""
+        if isinstance(kind, str) and kind.rpartition(".")[2] in self.names:
+            return True
+        return any(same_class(kind, cls) for cls in self.classes)
 
 
 def whole_units(run: Run) -> Iterator[ShardedUnit] | None:
@@ -90,12 +108,15 @@ def freed_units(run: Run) -> Iterator[FreedUnits]:
     for wrap in run.of(Fsdp1Wrap):
         classes = unit_classes(wrap) if frees_after_forward(wrap) else None
         if classes:
-            yield FreedUnits(wrap.module, classes, wrap.node)
-    for owner, _, module in handed_over(run):
+            yield FreedUnits(wrap.module, classes, wrap.node, wrap.call)
+    for owner, given, module in handed_over(run):
         plugin = _fsdp_settings(owner)
-        classes = _classes_asked(run, plugin) if plugin is not None and _frees(plugin) else []
-        if plugin is not None and classes:
-            yield FreedUnits(module, classes, plugin.node)
+        if plugin is None or not _frees(plugin):
+            continue
+        names = _names_asked(plugin)
+        classes = [*_named(run, names)] if names is not None else _classes_asked(plugin)
+        if classes or names:
+            yield FreedUnits(module, classes, plugin.node, given, names or frozenset())
     yield from _by_trainer(run)
 
 
@@ -119,10 +140,10 @@ def _by_trainer(run: Run) -> Iterator[FreedUnits]:
             config = ABSENT if isinstance(args, SwiftArgs) else args.setting("fsdp_config")
             if isinstance(config, Dict) and _frees_by_name(args.setting("fsdp"), config):
                 version = next((config.get(name) for name in _VERSIONS if name in config.items), ABSENT)
-                classes: list[Class | str] = [cls for key in _NAMED_UNITS for cls in _named(run, config.get(key))]
+                names = frozenset(name for key in _NAMED_UNITS for name in _names_in(config.get(key)))
                 by_default = is_absent(version) and run.versions.require("transformers", _FIRST_BY_DEFAULT)
-                if classes and (by_default or equals(version, 1, "1")):
-                    yield FreedUnits(trainer.model, classes, args.node)
+                if names and (by_default or equals(version, 1, "1")):
+                    yield FreedUnits(trainer.model, [*_named(run, names)], args.node, trainer.call, names)
 
 
 def _frees_by_name(asked: Value, config: Dict) -> bool:
@@ -185,19 +206,31 @@ def _is_one_of(strategy: Value, names: tuple[str, ...]) -> bool:
     return False
 
 
-def _classes_asked(run: Run, settings: Call) -> list[Class | str]:
+def _classes_asked(settings: Call) -> list[Class | str]:
     """The classes that a launcher's policy makes units of, as far as they are known."""
+    classes = policy_classes(settings.keyword("auto_wrap_policy")) or ()
+    return [cls for cls in map(named_class, classes) if cls is not None]
+
+
+def _names_asked(settings: Call) -> frozenset[str] | None:
+    """The names of the classes that accelerate makes units of; None where its policy does not go by names."""
     policy = settings.keyword("auto_wrap_policy")
     if isinstance(policy, Const) and str(policy.value).upper() == "TRANSFORMER_BASED_WRAP":
-        return [*_named(run, settings.keyword("transformer_cls_names_to_wrap"))]
-    return [cls for cls in map(named_class, policy_classes(policy) or ()) if cls is not None]
+        return frozenset(_names_in(settings.keyword("transformer_cls_names_to_wrap")))
+    return None
 
 
-def _named(run: Run, names: Value) -> Iterator[Class]:
-    """The classes of the program with these names, a list of them or a text with commas."""
+def _names_in(names: Value) -> Iterator[str]:
+    """The names in a list of them, or in a text with commas."""
     texts = names.items if isinstance(names, Seq) else [names]
-    known = {name for text in texts if isinstance(text, Const) for name in str(text.value).split(",")}
-    return (cls for cls in run.program.classes if cls.name in known)
+    for text in texts:
+        if isinstance(text, Const) and isinstance(text.value, str):
+            yield from (name.strip() for name in text.value.split(","))
+
+
+def _named(run: Run, names: frozenset[str]) -> Iterator[Class]:
+    """The classes of the program with these names."""
+    return (cls for cls in run.program.classes if cls.name in names)
 
 
 def _is_part(run: Run, wrap: Fsdp1Wrap, wraps: list[Fsdp1Wrap]) -> bool:
