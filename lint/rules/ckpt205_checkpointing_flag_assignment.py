@@ -2,10 +2,11 @@
 
 ## What it does
 Flags `model.config.gradient_checkpointing = True` and `model.gradient_checkpointing = True` on a model of transformers
-that nothing in this file enables checkpointing for, the same on its encoder, its decoder or a tower of CLIP
-(`model.vision_model.gradient_checkpointing = True`) or in a loop over its layers or modules, on a module of torch such
-as `nn.TransformerEncoder` in a file that never reads the flag, the statement `model.gradient_checkpointing_enable`
-without parentheses, and `model.gradient_checkpointing_enable = True`, which replaces the method.
+that nothing in this file enables checkpointing for, the same on its encoder or decoder (Dinov2, Swin, Wav2Vec2, Whisper
+and such among them), on a tower of CLIP (`model.vision_model.gradient_checkpointing = True`) or in a loop over its
+layers or modules, on a module of torch such as `nn.TransformerEncoder` in a file that never reads the flag, the
+statement `model.gradient_checkpointing_enable` without parentheses, and `model.gradient_checkpointing_enable = True`,
+which replaces the method.
 
 ## Why is this bad?
 The configuration is read when the model is built, and the flag that counts is the one of each layer, which needs the
@@ -382,6 +383,7 @@ from ..model.conditions.guards import own_guards
 from ..model.events import FlagWrite, OverwrittenEnable, TorchCheckpoint, UncalledEnable
 from ..model.flow.iterations import bound_each_iteration
 from ..model.known_models.model_families import family_of
+from ..model.known_models.plain_stacks import has_plain_stacks
 from ..model.known_models.transformers_layers import model_of_layer
 from ..model.libraries.finished_models import finished_model, trainer_may_enable
 from ..model.libraries.sharding import is_in, root
@@ -514,7 +516,7 @@ def _is_stack(obj: Value) -> bool:
     while isinstance(obj, Attr) and obj.name in _STACKS and depth < 4:
         obj, depth = obj.base, depth + 1
     models = options(unwrapped(obj))
-    return depth > 0 and is_hf_model(obj) and all(map(family_of, models))
+    return depth > 0 and is_hf_model(obj) and all(family_of(model) or has_plain_stacks(model) for model in models)
 
 
 def _is_in_layers(value: Value) -> bool:

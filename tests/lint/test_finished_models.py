@@ -211,3 +211,29 @@ def test_what_calls_the_overwritten_method_raises():
     exec(HEAD + WRONG["overwritten"], scope)
     with pytest.raises(TypeError, match="'bool' object is not callable"):
         scope["model"].gradient_checkpointing_enable()
+
+
+#: Read in transformers 4.53 and 5.23, and run in the latter: the stack leaves its flag alone.
+PLAIN_STACKS = {
+    "pictures": 'from transformers import Dinov2Model\nmodel = Dinov2Model.from_pretrained("facebook/dinov2-base")',
+    "built": "from transformers import Dinov2Config, Dinov2Model\nmodel = Dinov2Model(Dinov2Config())",
+    "windows": "from transformers import SwinConfig, SwinModel\nmodel = SwinModel(SwinConfig())",
+    "video": 'from transformers import VideoMAEModel\nmodel = VideoMAEModel.from_pretrained("MCG-NJU/videomae-base")',
+    "sound": 'from transformers import Wav2Vec2Model\nmodel = Wav2Vec2Model.from_pretrained("own/wav2vec2")',
+    "speech": 'from transformers import WhisperModel\nmodel = WhisperModel.from_pretrained("openai/whisper-tiny")',
+    "by its weights": 'from transformers import AutoModel\nmodel = AutoModel.from_pretrained("facebook/dinov2-large")',
+    "module": "from transformers.models.dinov2.modeling_dinov2 import Dinov2Model\nmodel = Dinov2Model(config)",
+}
+SET = "\nmodel.encoder.gradient_checkpointing = True\n"
+
+
+@pytest.mark.parametrize("made", PLAIN_STACKS.values(), ids=PLAIN_STACKS)
+def test_an_encoder_of_pictures_or_sound_does_not_read_its_flag(made):
+    assert codes(made + SET) == ["CKPT205"]
+    assert codes(f"{made}{SET}model.gradient_checkpointing_enable()\n") == []
+    asks = "def run(x):\n    return x if model.encoder.gradient_checkpointing else model(x)\n"
+    assert codes(f"{made}{SET}{asks}") == []
+
+
+def test_an_encoder_of_weights_that_are_not_known_is_left_alone():
+    assert codes(f'from transformers import AutoModel\nmodel = AutoModel.from_pretrained("own/model"){SET}') == []
