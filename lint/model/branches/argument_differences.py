@@ -11,11 +11,11 @@ from ...facts.identifiers import names_in, words_in
 from ...facts.nodes import all_nodes
 from ...facts.objects.containers import is_none
 from ...facts.parameters import positional_names
-from ...facts.values import Const, Param, is_absent, may_be_none
+from ...facts.values import Const, Param, is_absent, may_be_none, options
 from ..calls.call_targets import call_targets
 from ..conditions.guards import own_loops
 from ..conditions.loop_counters import counters
-from ..tensors.tensor_values import is_filled, is_tensor
+from ..tensors.tensor_values import is_filled, is_something, is_tensor
 from .added_terms import added_by, adds_input
 from .arguments import effect_of_lack, is_none_by_default
 from .other_inputs import other_input
@@ -77,16 +77,28 @@ def _but_defaults(side: Side, others: AbstractSet[object]) -> list[Argument]:
 def is_mask_to_pass(run: History, argument: Argument, function: Function | None) -> bool:
     """Whether ``argument`` is a mask that ``function`` takes, by its name, and no call in the program leaves it out.
 
-    Its default, None, is for calls that have nothing to hide: a function that takes a mask is called with one.
+    Its default, None, is for calls that have nothing to hide: a function that takes a mask is called with one. What has
+    another name is one where every call is shown to give something.
     """
-    if function is None or not isinstance(argument.node, ast.Name) or not argument.node.id.endswith("mask"):
+    if function is None or not isinstance(argument.node, ast.Name):
         return False
     name = argument.node.id
     if _is_asked_or_bound(name, function):
         return False
     if name not in (*positional_names(function.node), *(part.arg for part in function.node.args.kwonlyargs)):
         return False
-    return all(_gives_one(run, given, _HOPS) for given in _given_to(run, function, name))
+    given = list(_given_to(run, function, name))
+    if not name.endswith("mask"):  # The name says nothing: what all calls give must be seen.
+        return bool(given) and all(_is_shown(run, value, _HOPS) for value in given)
+    return all(_gives_one(run, value, _HOPS) for value in given)
+
+
+def _is_shown(run: History, given: Value, hops: int) -> bool:
+    """Whether the program shows that ``given`` is not None, in every call of the function whose parameter it is."""
+    if not isinstance(given, Param):
+        return all(map(is_something, options(given)))
+    outer = list(_given_to(run, given.function, given.name)) if hops > 0 else []
+    return bool(outer) and all(_is_shown(run, value, hops - 1) for value in outer)
 
 
 def _gives_one(run: History, given: Value, hops: int) -> bool:

@@ -58,6 +58,13 @@ _METHODS = (
     | NUMBERS
     | {"type_as", "long", "bool", "detach", "requires_grad_", "triu", "tril", "masked_fill", "matmul"}
 )
+#: Methods that give something: no other object has one of this name that gives None, as `add` of a set does.
+_GIVING = (
+    MOVES
+    | SHAPES
+    | COPIES
+    | {"bool", "long", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "logical_not", "masked_fill", "type_as", "detach"}
+)
 _OPERATORS = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.MatMult, ast.Pow, ast.BitAnd, ast.BitOr, ast.BitXor)
 _COMPARISONS = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
 #: More steps from value to value than this are not followed.
@@ -67,6 +74,16 @@ _DEPTH = 8
 def is_tensor(value: Value, depth: int = _DEPTH) -> bool:
     """Whether ``value`` is certainly a tensor."""
     return depth > 0 and all(_is_tensor(option, depth - 1) for option in options(value))
+
+
+def is_something(value: Value) -> bool:
+    """Whether ``value`` is certainly not None: what an operator, or a method of tensors, gives whatever it gets."""
+    if isinstance(value.node, ast.Compare):
+        return True  # `scores > 0`
+    if isinstance(value, Computed):
+        return is_operation(value)
+    is_method = isinstance(value, Result) and value.call.method in _GIVING
+    return is_method or is_tensor(value)
 
 
 def is_filled(value: Value) -> bool:
