@@ -46,6 +46,8 @@ _DEEPSPEED_FILE = re.compile(r"""(?m)^\s*deepspeed_config_file:\s*["']?([\w./-]+
 _MEASURE = re.compile(r"-?(?:\d*\.\d*(?:e-?\d+)?|\d+e-?\d+|\d{4,})")
 #: Commands that start one script with different words; more are not told apart.
 _MOST_COMMANDS = 4
+#: In settings that a script reads for its checkpoints: of these, or the arguments of one, by whatever name it goes.
+_SPEAKS = re.compile("checkpoint|reentrant|preserve_rng_state|determinism_check")
 #: In words of a command that decide about checkpointing, or about what a reentrant checkpoint does not go with.
 _DECIDES = re.compile(r"checkpointing|reentrant|fsdp|find_unused|offload", re.IGNORECASE)
 #: The same for programs that are started by their names.
@@ -103,7 +105,7 @@ def _tells_more(run: RunFiles, names: Mapping[str, str]) -> bool:
 
 
 def _speaks_of_checkpointing(config: str) -> bool:
-    return "checkpoint" in _text(config)
+    return _SPEAKS.search(_text(config)) is not None
 
 
 def _runs_by_file(runs: Iterable[RunFiles]) -> dict[str, list[RunFiles]]:
