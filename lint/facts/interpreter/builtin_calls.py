@@ -53,6 +53,7 @@ from .bindings import write
 from .container_methods import dict_method, grow
 from .entry_points import fire_run, signature_run
 from .field_calls import OF_FIELDS
+from .fluent_settings import SETTERS, are_settings, set_by_method
 from .grad_mode import STACK_METHODS, set_by_call, use_stack
 from .hyperparameters import KEEP, keep_arguments
 from .mappings import MAPPINGS
@@ -85,6 +86,8 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             return _run_with(
                 walk, call, call.argument(0, "function"), [held], Seq("tuple", call.args[1:], call.open_args, call.node)
             )
+        case Attr(base=Result(Call(func=Ref(name))) as held, name=method) if method in SETTERS and are_settings(name):
+            return set_by_method(walk, held, call)
         case Attr(base=Seq() as held, name="append" | "extend" | "insert" | "add"):
             grow(walk, held, call)
             return None
