@@ -691,6 +691,8 @@ def _is_all_of_step(run: Run, event: Checkpointing, step: Function) -> bool:
     """Whether ``step``, which returns its loss, runs the region of ``event`` once and nothing else that trains."""
     inside = {event.node, *(call.node for call in run.region(event).calls)}
     beside = [call for call in run.bodies.of(step).calls if call.node not in inside]
+    # The plain way beside the checkpoint, `if low_mem: ... else: ...`, is another run.
+    beside = [call for call in beside if not call.place.excludes(event.place)]
     return not event.place.loops and not any(_is_layer(call.func) or _may_train(call) for call in beside)
 
 
