@@ -236,7 +236,7 @@ def _report(run: Run, event: Checkpoint, method: ast.Attribute, module: ast.expr
 
 
 def _module(event: Checkpoint, function: Value, method: ast.Attribute) -> ast.expr | None:
-    """The module that runs; that of a class, `Block.forward`, is the first input. None for a plain function or object."""
+    """The module that runs: for `Block.forward` the first input; None for a function or a plain object."""
     match function:
         case Function(owner=None):
             return None
