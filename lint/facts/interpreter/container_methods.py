@@ -71,6 +71,7 @@ def dict_method(walk: Walk, held: Dict, name: str, call: Call) -> Value | None:
         case (("clear" | "popitem" | "pop"), _):
             held.open = True
             held.items.clear()
+            held.keys.clear()
         case _ if name.startswith(_MERGING):
             _forget(held)
         case _:
@@ -89,7 +90,7 @@ def _read(walk: Walk, held: Dict, method: str, call: Call) -> Value | None:
         case "items", []:
             return Seq("list", list(_pairs(held)), held.open, call.node, walk.place)
         case "copy", []:
-            return Dict(dict(held.items), held.open, call.node, walk.place)
+            return _copy(walk, held, call)
         case "new_child", [Dict() as more]:  # of a `ChainMap`
             made = Dict(dict(held.items), held.open, call.node, walk.place)
             merge_into(made, more)
@@ -97,6 +98,12 @@ def _read(walk: Walk, held: Dict, method: str, call: Call) -> Value | None:
         case "clone", []:
             return _clone(walk, held, call)
     return None
+
+
+def _copy(walk: Walk, held: Dict, call: Call) -> Dict:
+    made = Dict(dict(held.items), held.open, call.node, walk.place)
+    made.keys = [*held.keys]
+    return made
 
 
 def _clone(walk: Walk, held: Dict, call: Call) -> Dict:

@@ -58,6 +58,7 @@ from .untaken import leave_out
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from ..values import Place
     from ..walk import Walk
 
 #: Where `%` puts a value in.
@@ -131,6 +132,7 @@ def _dict(walk: Walk, node: ast.Dict) -> Value:
         else:
             pattern = text_of(name) or GAP
             made.items[pattern] = join(made.items[pattern], value) if pattern in made.items else value
+            made.keys += [name] if text_of(name) is None else []
             made.open = True
     return made
 
@@ -200,7 +202,8 @@ def _combined(walk: Walk, left: Value, right: Value, node: ast.BinOp) -> Value:
         case (_, Choice(options=ways), ast.Add()) if any(isinstance(way, Seq) for way in ways):
             return each(right, lambda way: _combined(walk, left, way, node))
         case Dict(), Dict(), ast.BitOr():
-            made = Dict(dict(left.items), left.open, node, walk.place)
+            made = Dict({}, False, node, walk.place)
+            merge_into(made, left)
             merge_into(made, right)
             return made
         case (Seq(kind, items) as listed, times, ast.Mult()) | (times, Seq(kind, items) as listed, ast.Mult()):
@@ -313,12 +316,21 @@ def _comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorE
                 walk.place = walk.place._replace(guards=(*walk.place.guards, Guard(condition, test, True)))
         pick(walk, generator)
     if isinstance(node, ast.DictComp):
-        key = text_of(evaluate(walk, node.key)) or GAP
-        made: Dict | Seq = Dict({key: evaluate(walk, node.value)}, True, node, place)
+        made: Dict | Seq = _one_entry(walk, node, place)
     else:
         made = Seq("list", [evaluate(walk, node.elt)], True, node, place)
     made.count = count if _has_own_entries(node, passed) else None
     walk.scope, walk.place = outside, place
+    return made
+
+
+def _one_entry(walk: Walk, node: ast.DictComp, place: Place) -> Dict:
+    """The dict that a comprehension makes, of whose entries one stands for all."""
+    key = evaluate(walk, node.key)
+    made = Dict({text_of(key) or GAP: evaluate(walk, node.value)}, True, node, place)
+    # A condition on the key itself may be about what it is: `{op: save for op in OPS if isinstance(op, OpOverload)}`.
+    if not isinstance(node.key, ast.Name) or not any(generator.ifs for generator in node.generators):
+        made.keys += [key] if text_of(key) is None else []
     return made
 
 
@@ -385,8 +397,10 @@ def _entries_in_turn(walk: Walk, node: ast.DictComp, passed: Seq) -> Dict:
         taken = [decided(walk, condition, evaluate(walk, condition)) for condition in generator.ifs]
         if False in taken:
             continue
-        key, value = text_of(evaluate(walk, node.key)), evaluate(walk, node.value)
+        found, value = evaluate(walk, node.key), evaluate(walk, node.value)
+        key = text_of(found)
         made.open |= key is None
+        made.keys += [found] if key is None else []
         made.items[key or GAP] = join(value, ABSENT) if None in taken else value
     walk.scope, walk.place = outside, place
     return made

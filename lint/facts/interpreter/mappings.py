@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..objects.classes import is_dataclass
-from ..objects.containers import length_of
+from ..objects.containers import iterate, length_of, text_of
 from ..objects.dataclass_fields import as_dict, attributes_as_dict
 from ..objects.dicts import merge_deeply, merge_into
 from ..objects.dotted_words import dotted
 from ..objects.parsers import is_rest_of_argv
-from ..values import Absent, Call, Class, Dict, Instance, Seq, Value
+from ..values import Absent, Call, Class, Const, Dict, Instance, Result, Seq, Value
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,8 +30,33 @@ def _dict(walk: Walk, call: Call) -> Value | None:
     made = Dict({}, call.open_args or call.open_kwargs, call.node, walk.place)
     for argument in call.args:
         merge_into(made, attributes_as_dict(argument, call.node, walk.place))
+        made.keys += _keys_of_pairs(argument)
         made.count = length_of(argument) if len(call.args) == 1 and not call.kwargs else None
     made.items.update(call.kwargs)
+    return made
+
+
+def _keys_of_pairs(given: Value) -> list[Value]:
+    """One that stands for all the keys of `zip(OPERATORS, answers)`."""
+    match given:
+        case Result(call) if call.name == "builtins.zip" and call.args:
+            return [iterate(call.args[0], call.node)]
+    return []
+
+
+def _from_keys(walk: Walk, call: Call) -> Value | None:
+    """``dict.fromkeys(OPERATORS, save)``."""
+    given = call.argument(0)
+    if not isinstance(given, Seq) or len(call.args) > 2:
+        return None
+    made = Dict({}, given.open, call.node, walk.place)
+    value = call.args[1] if len(call.args) == 2 else Const(None, call.node)
+    for key in given.items:
+        if (text := text_of(key)) is not None:
+            made.items[text] = value
+        else:
+            made.keys.append(key)
+            made.open = True
     return made
 
 
@@ -90,6 +115,7 @@ def _chained(walk: Walk, call: Call) -> Value | None:
 
 MAPPINGS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.dict": _dict,
+    "builtins.dict.fromkeys": _from_keys,
     "collections.OrderedDict": _dict,
     "frozendict.frozendict": _dict,
     "types.MappingProxyType": lambda walk, call: call.args[0] if call.args else None,  # a view

@@ -243,6 +243,8 @@ def _set_key(base: Dict, key: Value, value: Value, place: Place) -> Value | None
         base.open = True
         pattern = text_of(key) or GAP
         base.items[pattern] = join(base.items[pattern], value) if pattern in base.items else value
+        if pattern == GAP and base.place is not None and not place.deeper_than(base.place):
+            base.keys.append(key)
         return None
     before = base.get(name)
     base.items[name] = value if base.place is None else _either(before, value, base.place, place)

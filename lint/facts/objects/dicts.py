@@ -12,6 +12,7 @@ def merge_into(target: Dict, value: Value) -> None:
         if value.open:
             target.items = {key: join(found, UNKNOWN) for key, found in target.items.items()}
         target.items.update(value.items)
+        target.keys += value.keys
         target.open = target.open or value.open
     elif isinstance(value, Seq) and value.items and all(map(_is_pair, value.items)):
         _merge_pairs(target, value)

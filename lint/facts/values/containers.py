@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Dict(Value):
     """A dict with string keys; ``open`` when it may hold more keys than ``items``."""
 
-    __slots__ = ("count", "items", "open", "place")
+    __slots__ = ("count", "items", "keys", "open", "place")
     __match_args__ = ("items", "open")
 
     def __init__(self, items: dict[str, Value], open_: bool, node: ast.AST | None, place: Place | None = None) -> None:
@@ -24,6 +24,8 @@ class Dict(Value):
         self.place = place
         #: How long an open one is when it is made, where that is known.
         self.count: int | None = None
+        #: What it has as keys that are no text: operators, classes.
+        self.keys: list[Value] = []
 
     @property
     def display(self) -> ast.Dict | None:

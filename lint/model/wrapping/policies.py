@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
 from ...facts.objects.attributes import get_attribute
+from ...facts.objects.classes import ancestors
 from ...facts.parameters import parameter_names
 from ...facts.scopes import bound_names
 from ...facts.straight import only_value
-from ...facts.values import Dict, Function, Instance, Method, Ref, Result, Seq, Value, options
+from ...facts.values import Class, Dict, Function, Instance, Method, Ref, Result, Seq, Value, options
 from ..names import canonical
 from .meanings import meaning
 
@@ -73,26 +74,29 @@ def comparisons(run: Run, policy: Function) -> Iterator[Comparison]:
 
 
 def _only_object(run: Run, policy: Function) -> Instance | None:
-    """The one object of the class whose method ``policy`` is; None where the program makes none, or several."""
-    calls = run.program.calls if policy.owner is not None else ()
-    made = [call for call in calls if call.func is policy.owner]
-    return Instance(policy.owner, made[0]) if policy.owner is not None and len(made) == 1 else None
+    """The one object of the class whose method ``policy`` is, or of one derived from it; None for none or several."""
+    owner = policy.owner
+    if owner is None:
+        return None
+    built = ((call, call.func) for call in run.program.calls if isinstance(call.func, Class))
+    made = [(call, cls) for call, cls in built if cls is owner or owner in ancestors(cls)]
+    return Instance(made[0][1], made[0][0]) if len(made) == 1 else None
 
 
 def _compared(node: ast.AST, parts: Iterable[ast.expr], policy: Function, own: Instance | None) -> Comparison:
     meant = [meaning(part, policy, own) for part in parts]
-    return Comparison(node, [held for value in meant for held in _held(value, policy)])
+    return Comparison(node, [held for value in meant for held in _held(value)])
 
 
-def _held(value: Value, policy: Function) -> Iterator[Value]:
+def _held(value: Value) -> Iterator[Value]:
     """What a comparison with ``value`` compares with: the elements of a list or set, the keys of a dict, or itself."""
     match value:
         case Seq(_, items):
             yield from items
-        case Dict() if (display := value.display) is not None:
-            yield from (meaning(key, policy) for key in display.keys if key is not None)
+        case Dict(keys=keys) if keys:
+            yield from keys
         case Result(call) if call.name in _SETS and call.args:
-            yield from _held(call.args[0], policy)
+            yield from _held(call.args[0])
         case _:
             yield value
 
