@@ -369,7 +369,7 @@ _BACKBONES = HOLDERS | {
     *("wav2vec2", "hubert", "wavlm", "unispeech", "data2vec_audio", "audio_spectrogram_transformer"),
 }
 NEEDS = (
-    # The class itself, perhaps by another name, an element of what `_LISTS` names, or a module asked for its class.
+    # The class itself, perhaps by another name, or an element of what `_LISTS` names.
     *together(
         (".forward =", ".forward="),
         (
@@ -377,7 +377,7 @@ NEEDS = (
             "Block.forward",
             "Layer as ",
             "Block as ",
-            *together(("isinstance(", "__name__"), OneOf(names_of_layers)),
+            OneOf(names_of_layers),
             *(whole(f".{name}") for name in _LISTS),
         ),
         ("transformers", HfEnable),

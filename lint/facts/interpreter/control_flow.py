@@ -269,11 +269,14 @@ def _stretches(passed: Value, node: ast.For | ast.AsyncFor) -> list[Value]:
 def _may_be_module(value: Value) -> bool:
     """Whether ``value`` is something that a call gave, or a part of it, and one thing in every run.
 
-    The name of one is as good, and so are both with a flag: `for part, flag in ((stem, False), (head, True))`.
+    So is a module or a class that is imported, whose methods a loop replaces. The name of one is as good, and so are
+    both with a flag: `for part, flag in ((stem, False), (head, True))`.
     """
     match value:
         case Seq(items=parts, open=False):
-            return bool(parts) and all(map(_may_be_module, parts))
+            return bool(parts) and all(_may_be_module(part) or isinstance(part, Ref) for part in parts)
+        case Ref(name):
+            return "." in name and not _is_function(value)
     return isinstance(value, Instance | Result | Attr | Element | Const)
 
 

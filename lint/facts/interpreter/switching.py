@@ -16,7 +16,13 @@ def switches_only(loop: ast.For | ast.AsyncFor) -> bool:
 
 
 def _is_switching(body: list[ast.stmt], names: frozenset[str]) -> bool:
-    return all(_switches(statement, names) for statement in body)
+    for statement in body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=part) if _is_part(part, names):
+                names |= {name}  # `cls = getattr(module, name)`
+            case _ if not _switches(statement, names):
+                return False
+    return True
 
 
 def _switches(statement: ast.stmt, names: frozenset[str]) -> bool:
@@ -49,8 +55,8 @@ def _is_part(node: ast.expr, names: frozenset[str]) -> bool:
     match node:
         case ast.Name(id=name):
             return name in names
-        case ast.Call(func=ast.Name("getattr"), args=[_, ast.Name(id=name)]):
-            return name in names  # `getattr(model, name)`
+        case ast.Call(func=ast.Name("getattr"), args=[held, ast.Name(id=name)]):
+            return name in names or (isinstance(held, ast.Name) and held.id in names)  # `getattr(model, name)`
         case ast.Call(func=ast.Attribute(attr="get_submodule" | "get_parameter"), args=[ast.Name(id=name)]):
             return name in names
         case ast.Subscript(slice=ast.Name(id=name)):
