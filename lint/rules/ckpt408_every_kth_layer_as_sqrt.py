@@ -3,8 +3,8 @@
 ## What it does
 Notes a checkpoint, or a `checkpoint_wrapper`, under `if i % k == 0`, alone or beside other conditions
 (`self.training and ...`), in a variable or a method that returns it, where `k` is computed from a square root. The same
-for `i in range(0, n, k)`, for a loop over such a range, and for layers that are built with the condition and ask for it
-themselves: `Block(recompute=i % k == 0)`.
+for `i in range(0, n, k)`, for a loop over such a range, for a list that holds the condition of each layer, and for
+layers that are built with the condition and ask for it themselves: `Block(recompute=i % k == 0)`.
 
 ## Why is this bad?
 The square-root strategy checkpoints segments of k layers and keeps only what is between the segments. Checkpointing one

@@ -488,6 +488,46 @@ class Net(nn.Module):
 }
 
 
+NET = """\
+import functools
+
+class Net(nn.Module):
+    def __init__(self, n=36):
+        super().__init__()
+        self.blocks = nn.ModuleList(Part() for _ in range(n))
+        every = int(math.sqrt(n))
+        self.every = every
+        self.flags = [i % every == 0 for i in range(n)]
+    def forward(self, x, mask=None):
+        {0}
+        return x
+"""
+CHOSEN = "x = checkpoint({0}, x, use_reentrant=False) if {1} else {0}(x)"
+#: What stands for the layer, what stands for the condition, and the loop.
+LOOPS = {
+    "zip": ("for block, flag in zip(self.blocks, self.flags):", "", "block", "flag"),
+    "numbered zip": ("for i, (block, flag) in enumerate(zip(self.blocks, self.flags)):", "", "block", "flag"),
+    "list": ("for i, block in enumerate(self.blocks):", "", "block", "self.flags[i]"),
+    "local list": (
+        "for b, flag in zip(self.blocks, tuple(i % self.every == 0 for i in range(36))):",
+        "",
+        "b",
+        "flag",
+    ),
+    "forward": ("for i, block in enumerate(self.blocks):", "fn = block.forward", "fn", "i % self.every == 0"),
+    "by index": ("for i in range(36):", "block = self.blocks[i]", "block", "i % self.every == 0"),
+    "lambda": ("for i, b in enumerate(self.blocks):", "run = lambda h: b(h)", "run", "i % self.every == 0"),
+    "partial": ("for i, b in enumerate(self.blocks):", "run = functools.partial(b)", "run", "i % self.every == 0"),
+    "set": ("for i, b in enumerate(self.blocks):", "", "b", "i in {j for j in range(36) if j % self.every == 0}"),
+}
+
+
+def looped(way: str, condition: str = "{0}") -> str:
+    loop, first, layer, chosen = LOOPS[way]
+    body = [first, CHOSEN.replace("{0}", layer).replace("{1}", condition.replace("{0}", chosen))]
+    return NET.replace("{0}", "\n            ".join([loop, *filter(None, body)]))
+
+
 def codes(program: str) -> set[str]:
     found = check_source(SCRIPT + program, select=lambda code: code == "CKPT408")
     return {it.code for it in found}
@@ -501,3 +541,16 @@ def test_one_layer_in_k(way):
 @pytest.mark.parametrize("way", RIGHT)
 def test_other_layers_too(way):
     assert not codes(RIGHT[way])
+
+
+@pytest.mark.parametrize("way", LOOPS)
+def test_one_layer_in_k_in_loops(way):
+    assert codes(looped(way)) == {"CKPT408"}
+    assert codes(looped(way, "self.training and {0}")) == {"CKPT408"}
+
+
+@pytest.mark.parametrize("way", LOOPS)
+def test_other_layers_in_loops(way):
+    assert not codes(looped(way).replace("== 0", "!= 0"))
+    assert not codes(looped(way).replace("int(math.sqrt(n))", "2"))
+    assert not codes(looped(way, "mask is not None or {0}"))

@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.exclusion import parts_that_hold
-from ...facts.identifiers import names_in
 from ...facts.nodes import all_nodes
 from ...facts.objects.classes import method_of, related
 from ...facts.origin import origin
@@ -17,6 +16,7 @@ from ..calls.call_targets import call_targets
 from ..calls.put_back import given_for
 from ..conditions.constructed import function_around
 from ..texts.text_values import bound_in
+from .layers_in_turn import condition_of, each_of, is_layer_in_turn, list_of
 
 if TYPE_CHECKING:
     from ...facts.values import Call, Function, Guard, Place
@@ -53,12 +53,12 @@ def _asked(run: History, place: Place, guard: Guard, is_one_layer: bool) -> ast.
         if built_with is not None:
             meant, function = built_with
         elif is_one_layer:
-            meant, function = _meant(run, place.function, asked)
+            meant, function = _in_list(run, place, asked) or _meant(run, place.function, asked)
         else:
             continue
         for part, is_so in parts_that_hold(meant, holds):
             k = _taken_one_in(part, is_so) or _taken_by_membership(run, function, part, is_so)
-            found = _root(run, function, k) if k is not None and origin(k) is None else None
+            found = _root(run, function_around(run, k), k) if k is not None and origin(k) is None else None
             if found is not None:
                 return found
     return None
@@ -75,6 +75,16 @@ def _built_with(run: History, function: Function | None, asked: ast.AST) -> tupl
             if isinstance(node, ast.Compare | ast.UnaryOp | ast.BoolOp):
                 return node, function_around(run, node)
     return None
+
+
+def _in_list(run: History, place: Place, asked: ast.AST) -> tuple[ast.AST, Function | None] | None:
+    """The condition that a list holds for each layer, `[i % k == 0 for i in range(n)]`, and the function around it."""
+    listed = list_of(asked, place.loops)
+    if listed is None:
+        return None
+    held = _values(run, place.function, listed) if isinstance(listed, ast.Name | ast.Attribute) else [listed]
+    each = each_of(held[0]) if len(held) == 1 else None
+    return None if each is None else (each, function_around(run, each))
 
 
 def _stepped(run: History, checkpoint: Call) -> ast.AST | None:
@@ -128,8 +138,14 @@ def _taken_by_membership(
     match part:
         case ast.Compare(ops=[ast.In() | ast.NotIn() as op], comparators=[held]) if holds == isinstance(op, ast.In):
             listed = [held] if not isinstance(held, ast.Name | ast.Attribute) else _values(run, function, held)
-            return _step(listed[0]) if len(listed) == 1 else None
+            return _step(listed[0]) or _taken_into(listed[0]) if len(listed) == 1 else None
     return None
+
+
+def _taken_into(listed: ast.expr) -> ast.Name | ast.Attribute | None:
+    """The `k` of a collection of the numbers that it divides."""
+    condition = condition_of(listed)
+    return None if condition is None else _taken_one_in(condition, True)
 
 
 def _meant(run: History, function: Function | None, asked: ast.AST) -> tuple[ast.AST, Function | None]:
@@ -162,19 +178,10 @@ def _runs_one_layer(run: History, checkpoint: Call) -> bool:
     given = checkpoint.node.args[0] if checkpoint.node.args else None
     way = run.path_to(checkpoint) or [checkpoint]
     for call, caller in zip(reversed(way), [*reversed(way[:-1]), None], strict=True):
-        if given is None or _is_of_iteration(given, call):
+        if given is None or is_layer_in_turn(given, call):
             return given is not None
         function = call.place.function
         given = given_for(function, caller, given) if function is not None and caller is not None else None
-    return False
-
-
-def _is_of_iteration(given: ast.expr, call: Call) -> bool:
-    loops = (loop for loop in call.place.loops if isinstance(loop, ast.For | ast.comprehension))
-    names = {name for loop in loops for name in names_in(loop.target)}
-    match given:
-        case ast.Name(id=name) | ast.Subscript(slice=ast.Name(id=name)):
-            return name in names
     return False
 
 
