@@ -5,15 +5,17 @@ Flags a block that is checkpointed by two means of which at least one is reentra
 torch's wrappers together with the model's own `gradient_checkpointing_enable`, which a Trainer may call, or with the
 model's own calls of `checkpoint`. Also a block of this file that a loop checkpoints, by a helper or in a wrapper class
 too, and whose `forward` checkpoints one of its parts, or several whose results it adds up
-(`x = x + checkpoint(self.mlp, x)`), or always calls a part that checkpoints itself, and an
-`apply_activation_checkpointing` whose `check_fn` accepts both a class of this file and a class of its parts.
+(`x = x + checkpoint(self.mlp, x)`), or always calls a part that checkpoints itself, as a class does from which both
+derive, and an `apply_activation_checkpointing` whose `check_fn` accepts both a class of this file and a class of its
+parts.
 
 ## Why is this bad?
 With a reentrant variant among them, each level runs the block once more: three forward passes a step instead of two. A
 wrapped part inside a wrapped block is recomputed once for itself and once for the block. Two non-reentrant checkpoints
 around the very same block cost nothing and are not reported; neither are they when nothing that keeps tensors follows
 the inner one, because the outer recomputation stops before it. A checkpointed loop over checkpointed blocks, or several
-of them one after the other, spends time to save memory at two levels and is not reported either.
+of them one after the other, spends time to save memory at two levels and is not reported either; two or three modules
+of different classes in one block are its layers.
 
 ## Bad
 ```python

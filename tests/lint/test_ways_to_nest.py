@@ -138,6 +138,79 @@ return x + self.two(x)
 """,
 }
 
+#: A class whose objects, of whatever derived class, are recomputed, and a block that is one and has one as a part.
+FAMILY = """\
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Recomputed(nn.Module):
+    def __init__(self, remat=True):
+        super().__init__()
+        self.remat = remat
+    def compute(self, x):
+        raise NotImplementedError
+    def forward(self, x):
+        if self.training:
+            return checkpoint(self.compute, x, use_reentrant=True)
+        return self.compute(x)
+
+class Mlp(Recomputed):
+    def __init__(self, d=8):
+        super().__init__()
+        self.up, self.down = nn.Linear(d, 4 * d), nn.Linear(4 * d, d)
+    def compute(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+
+class Attention(Mlp):
+    def compute(self, x):
+        return x + self.down(self.up(x).sigmoid())
+
+class Block(Recomputed):
+    def __init__(self, d=8):
+        super().__init__()
+        self.proj, self.mlp, self.other, self.attention = nn.Linear(d, d), Mlp(d), Mlp(d), Attention(d)
+    def compute(self, x):
+        return self.mlp(self.proj(x))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.Sequential(*[Block() for _ in range(4)])
+    def forward(self, x):
+        return self.blocks(x)
+
+net = Net()
+"""
+MIXIN = FAMILY.replace("Recomputed(nn.Module)", "Recomputed").replace("(Recomputed)", "(Recomputed, nn.Module)")
+IN_FAMILY = {
+    "method of the class": FAMILY,
+    "mixin": MIXIN.replace("        super().__init__()\n        self.remat = remat\n", "        super().__init__()\n"),
+    "arguments": FAMILY.replace("(self, x):\n        if", "(self, *args):\n        if").replace(
+        "compute, x,", "compute, *args,"
+    ),
+    "between": FAMILY.replace("Block(Recomputed)", "Block(Middle)").replace(
+        "class Block", "class Middle(Recomputed):\n    pass\n\nclass Block"
+    ),
+    "two parts": FAMILY.replace("self.mlp(self.proj(x))", "self.mlp(self.attention(self.proj(x)))"),
+    "followed": FAMILY.replace("use_reentrant=True", "use_reentrant=False").replace(
+        "self.mlp(self.proj(x))", "self.proj(self.mlp(x))"
+    ),
+}
+NOT_IN_FAMILY = {
+    "own forward": FAMILY.replace(
+        "class Block(Recomputed):", "class Block(Recomputed):\n    forward = nn.Identity.forward"
+    ),
+    "plain part": FAMILY.replace("class Mlp(Recomputed)", "class Mlp(nn.Module)"),
+    "its method": FAMILY.replace("self.mlp(self.proj(x))", "self.mlp.compute(self.proj(x))"),
+    "stage": FAMILY.replace("self.mlp(self.proj(x))", "self.mlp(self.other(self.proj(x)))"),
+    "last": FAMILY.replace("use_reentrant=True", "use_reentrant=False"),
+    "flag": FAMILY.replace("if self.training", "if self.remat and self.training").replace(
+        "class Mlp(Recomputed):\n    def __init__(self, d=8):\n        super().__init__()",
+        "class Mlp(Recomputed):\n    def __init__(self, d=8):\n        super().__init__(False)",
+    ),
+}
+
 
 def codes(forward: str) -> set[str]:
     body = textwrap.indent(forward, " " * 8).strip()
@@ -152,3 +225,13 @@ def test_a_part_runs_three_times(way):
 @pytest.mark.parametrize("way", RIGHT)
 def test_two_levels_on_purpose(way):
     assert "CKPT402" not in codes(RIGHT[way])
+
+
+@pytest.mark.parametrize("way", IN_FAMILY)
+def test_a_part_of_the_family_runs_three_times(way):
+    assert "CKPT402" in {found.code for found in check_source(IN_FAMILY[way])}
+
+
+@pytest.mark.parametrize("way", NOT_IN_FAMILY)
+def test_a_family_with_one_level(way):
+    assert "CKPT402" not in {found.code for found in check_source(NOT_IN_FAMILY[way])}

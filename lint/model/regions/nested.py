@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.identifiers import attributes_in as names_of_attributes
 from ...facts.identifiers import names_in
-from ...facts.values import Class, Instance, Result, options
+from ...facts.nodes import all_nodes
+from ...facts.objects.classes import ancestors, method_of
+from ...facts.values import Class, Instance, Method, Result, options
 from ..calls.call_targets import call_targets
 from ..calls.put_back import given_for
 from ..conditions.constructed import comes_out_as
@@ -20,15 +24,19 @@ from .given_parameters import NOTHING_GIVEN, GivenParameters
 from .residuals import is_residual
 
 if TYPE_CHECKING:
-    import ast
+    from collections.abc import Iterator
 
     from ...facts.values import Call, Function, Guard, Value
     from ..run import Run
 
 #: Modules that keep nothing for the backward pass, or nothing that costs.
 _KEEPS_NOTHING = ("Identity", "Dropout", "Flatten", "Unflatten")
+#: Attributes that say in which mode a module runs, or autograd.
+_MODES = frozenset(("training", "is_grad_enabled"))
 #: How many calls of the file are followed from a checkpointed block to a part that checkpoints itself.
 _DEPTH = 3
+#: Of how many parts a block is made at most that are checkpointed by themselves; more are a stage.
+_PARTS = 3
 
 
 def nested_checkpoint(run: Run, outer: Checkpointing) -> Nested | None:
@@ -64,7 +72,10 @@ def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
             return [outer.function]
         case Checkpoint():
             # One wrapper may be around blocks and around other modules.
-            return [option for option in options(outer.function) if _is_one_of_many(option)]
+            entered = options(outer.function)
+            return [
+                it for option in entered for it in (option, *_of_derived(run, outer, option)) if _is_one_of_many(it)
+            ]
         case CheckpointWrap():
             return [outer.module]
         case BlockWrapping():
@@ -75,7 +86,32 @@ def _checkpointed(run: Run, outer: Checkpointing) -> list[Value]:
 
 def _is_one_of_many(module: Value) -> bool:
     """Whether a loop builds the modules of which ``module`` is one: `[Wrapper(Block()) for _ in range(12)]`."""
+    module = module.receiver if isinstance(module, Method) else module
     return isinstance(module, Instance) and module.call is not None and bool(module.call.place.loops)
+
+
+def _of_derived(run: Run, outer: Checkpoint, method: Value) -> Iterator[Method]:
+    """The method that ``outer`` is given, of each object that is made of a class that derives from its own.
+
+    The class itself only says how its objects run: `def forward(self, x): return checkpoint(self.compute, x)`.
+    """
+    function = outer.place.function
+    if not isinstance(method, Method) or not isinstance(method.receiver, Instance) or function is None:
+        return
+    if not _is_alike_for_all(function):
+        return
+    for call in run.program.calls:
+        cls = call.func
+        if isinstance(cls, Class) and method_of(cls, "forward") is function:
+            own = method_of(cls, method.function.name)
+            if own is not None and method.receiver.cls in (cls, *ancestors(cls)):
+                yield Method(Instance(cls, call), own, call.node)
+
+
+def _is_alike_for_all(forward: Function) -> bool:
+    """Whether the conditions in ``forward`` ask for a mode alone, for nothing that only some objects have."""
+    tests = (node.test for node in all_nodes(forward.node) if isinstance(node, ast.If | ast.IfExp))
+    return all(names_of_attributes(test) <= _MODES and names_in(test) <= {"self", "torch"} for test in tests)
 
 
 def _call_in_loop(run: Run, outer: Checkpoint) -> Call | None:
@@ -121,7 +157,7 @@ class _Search(NamedTuple):
         """The inner checkpoint in the body of ``function``, or of what that surely calls.
 
         Several of them, one after the other, make a stage, which a checkpoint may be around on purpose: then None.
-        Those that are added to what they get are the layers of one block.
+        Those that are added to what they get are the layers of one block, as a few modules of different classes are.
 
         Args:
             function: What runs inside ``outer``.
@@ -130,7 +166,8 @@ class _Search(NamedTuple):
         """
         calls = self.run.bodies.calls_in(function)
         checkpointed = {call.node for call in calls if self._checkpoints(call, calls, depth)}
-        if len(checkpointed) > 1 and not all(is_residual(node, function.node) for node in checkpointed):
+        are_layers = len(checkpointed) < 2 or all(is_residual(node, function.node) for node in checkpointed)
+        if not are_layers and not _are_parts([call for call in calls if call.node in checkpointed]):
             return None
         for call in calls:
             inner = self.events.get(id(call.node)) or _wrapped_here(self.run, call)
@@ -198,6 +235,16 @@ class _Search(NamedTuple):
         return True in variants or (variants == (False, False) and is_followed)
 
 
+def _are_parts(calls: list[Call]) -> bool:
+    """Whether ``calls`` run a few modules of which no two are of one class: no block after block."""
+    classes: dict[ast.Call, set[Class | None]] = {}
+    for call in calls:
+        found = {option.cls if isinstance(option, Instance) else None for option in options(call.func)}
+        classes.setdefault(call.node, set()).update(found)
+    kinds = set().union(*classes.values())
+    return None not in kinds and len(kinds) == sum(map(len, classes.values())) == len(classes) <= _PARTS
+
+
 def _wrapped_here(run: Run, call: Call) -> CheckpointWrap | None:
     """The wrapping of the module that ``call`` runs."""
     if not isinstance(call.func, Result):
@@ -208,7 +255,8 @@ def _wrapped_here(run: Run, call: Call) -> CheckpointWrap | None:
 
 def _keeps(later: Call, call: Call, events: dict[int, Checkpointing]) -> bool:
     """Whether ``later``, in the same body, surely runs after ``call`` and keeps tensors for the backward pass."""
-    if later.order <= call.order or later.place.deeper_than(call.place) or later.place.loops:
+    is_one_run = (later.place.walk, later.place.stack) == (call.place.walk, call.place.stack)
+    if not is_one_run or later.order <= call.order or later.place.deeper_than(call.place) or later.place.loops:
         return False
     return id(later.node) in events or all(_is_layer(option) for option in options(later.func))
 
