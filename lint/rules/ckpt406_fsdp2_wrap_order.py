@@ -2,8 +2,8 @@
 
 ## What it does
 Flags two orders. `fully_shard(block)` before `checkpoint_wrapper(block)` (or `apply_activation_checkpointing`) when the
-wrapped block or the model is compiled afterwards; and a `checkpoint_wrapper` with a selective `context_fn` around a
-block that is compiled already.
+wrapped block or the model is compiled afterwards, also where every module is wrapped; and a `checkpoint_wrapper` with a
+selective `context_fn` around a block that is compiled already.
 
 ## Why is this bad?
 In the first order FSDP's hooks run inside the checkpoint. Dynamo cannot trace them there: with `fullgraph=True` it
@@ -226,6 +226,7 @@ from ..model.names import canonical
 from ..model.regions.bodies import classes_checked
 from ..model.report import Remark, Report
 from ..model.types import unwrapped
+from ..model.wrapping.every_module import accepts_every_module
 
 if TYPE_CHECKING:
     import ast
@@ -310,6 +311,10 @@ def _shards_wrapped(run: Run, shard: Fsdp2Shard, wrap: WrapperCheckpointing) -> 
         if isinstance(sharded, Instance) and sharded.cls in checked and _is_in_the_only(run, sharded, wrap.model):
             return True
         is_part = isinstance(shard.module, Element) and root(shard.module) is root(wrap.model)
+        if wrap.wraps_all or accepts_every_module(wrap.check):
+            # The model itself gets no wrapper.
+            is_whole = same(sharded, unwrapped(wrap.model))
+            return is_part or (not is_whole and _is_in_the_only(run, sharded, wrap.model))
         asked = any(_asks_for(guard, checked) for guard in shard.place.guards)
         return is_part and (asked or _are_all_layers(shard.module, wrap.model, checked))
     wrapped = unwrapped(wrap.module)

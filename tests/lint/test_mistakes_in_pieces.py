@@ -80,6 +80,19 @@ class Net(nn.Module):
             x = checkpoint(run, x, use_reentrant=False)
         return x
 """,
+    "CKPT406": f"""{NET.replace("self.run(block, x)", "block(x)")}
+from torch.distributed.fsdp import fully_shard
+{WRAPPER}apply_activation_checkpointing
+
+def setup(model):
+    for block in model.blocks:
+        fully_shard(block)
+    fully_shard(model)
+    apply_activation_checkpointing(model)
+    return torch.compile(model)
+
+net = setup(Net())
+""",
     "CKPT302": f"""{NET}
 from torch.distributed.fsdp import FullyShardedDataParallel
 net = FullyShardedDataParallel(Net())
@@ -225,6 +238,7 @@ for ids in torch.load("ids.pt"):
 #: What makes one of them right.
 RIGHT = {
     "CKPT306": ("run = block.forward", "run = block"),
+    "CKPT406": ("fully_shard(block)", "pass"),
     "CKPT302": ("use_reentrant=True", "use_reentrant=False"),
     "CKPT304": ("find_unused_parameters=True", "find_unused_parameters=False"),
     "CKPT308": ("use_reentrant=False", "bf16=True"),
