@@ -293,9 +293,10 @@ from ..facts.objects.classes import ancestors
 from ..facts.values import Instance, Ref, Result, is_given, one, options
 from ..finding import Applicability, Severity
 from ..model.calls.call_targets import call_targets
+from ..model.calls.constructors import given_to_constructors
 from ..model.events import Backward, HfDisable, HfEnable, ModeSwitch, TrainerArgs, TrainSwitch
 from ..model.frozen.freezing import is_frozen
-from ..model.known_models.transformers_layers import is_checkpointed_layer, model_of_layer
+from ..model.known_models.transformers_layers import holder_of_layer, is_checkpointed_layer, keeps_checkpointed_layers
 from ..model.libraries.trainer import enable_reentrant, trainer_reentrant
 from ..model.names import canonical
 from ..model.needs import together
@@ -352,12 +353,23 @@ def _given_to_layers(run: Run) -> Iterator[Report]:
     for call in run.program.calls:
         if call.node in reported or call.args or call.open_args or _HIDDEN not in call.kwargs:
             continue
-        model = model_of_layer(call.func)
-        causes = [enable for enable in enables if model is not None and one(whole_model(enable.model), model)]
-        if model is not None and causes and _is_trained(run, model, call):
-            reported.add(call.node)
-            report = _report(call, _HIDDEN)
-            yield report._replace(notes=(Remark(causes[0].node, "the layers are reentrant by this"),), versions=_SINCE)
+        for model in _models_of_layer(run, call.func):
+            causes = [enable for enable in enables if _is_of(run, enable, model)]
+            if causes and call.node not in reported and _is_trained(run, model, call):
+                reported.add(call.node)
+                cause = Remark(causes[0].node, "the layers are reentrant by this")
+                yield _report(call, _HIDDEN)._replace(notes=(cause,), versions=_SINCE)
+
+
+def _models_of_layer(run: Run, layer: Value) -> list[Value]:
+    """The models of transformers that ``layer`` may be one of: those that the constructor of its holder was given."""
+    holder = holder_of_layer(layer)
+    models = [] if holder is None else given_to_constructors(run, holder)
+    return models if all(map(keeps_checkpointed_layers, models)) else []
+
+
+def _is_of(run: Run, enable: HfEnable, model: Value) -> bool:
+    return any(one(given, model) for given in given_to_constructors(run, whole_model(enable.model)))
 
 
 def _is_trained(run: Run, model: Value, call: Call) -> bool:

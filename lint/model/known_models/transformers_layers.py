@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from ...facts.values import Attr, Element, Ref, Value, options
+from ...facts.values import Attr, Element, Ref, Result, Value, options
 from ..libraries.sharding import root
 from ..names import canonical
-from .model_families import family_of
+from .model_families import family_of, loaded_family
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,6 +48,37 @@ _BLOCKS = frozenset(
     )
 )
 _DECODER = "DecoderLayer"
+#: Families whose models keep nothing in these lists but layers that checkpoint themselves, the hidden states first.
+#: Source: transformers 5.23, each of their models built.
+_IN_LISTS = frozenset(
+    (
+        *("AST", "Beit", "DINOv3ViT", "Data2VecVision", "DeiT", "Dinov2", "Dinov2WithRegisters", "IJepa", "ImageGPT"),
+        *("Pixio", "Radio", "Timesformer", "VJEPA2", "ViT", "ViTMAE", "ViTMSN", "VideoMAE", "Vivit", "Yolos"),
+        *("Hubert", "SEW", "SEWD", "UniSpeech", "UniSpeechSat", "Wav2Vec2", "Wav2Vec2Bert", "Wav2Vec2Conformer"),
+        *("WavLM", "Whisper", "BigBird", "Bros", "Canine", "ConvBert", "Data2VecText", "Ernie", "Esm", "LayoutLM"),
+        *("LayoutLMv3", "Lilt", "Mamba", "Mamba2", "MarkupLM", "MegatronBert", "MobileBert", "NomicBert"),
+        *("Nystromformer", "RemBert", "RoFormer", "RobertaPreLayerNorm", "Splinter", "SwitchTransformers", "Tapas"),
+        *("UMT5", "XLMRobertaXL", "Xmod"),
+    )
+)
+_HEADS = re.compile(
+    r"(Model|Backbone|ForCTC|ForMaskedLM|ForCausalLM|ForPreTraining|ForQuestionAnswering|ForMaskedImageModeling"
+    r"|ForConditionalGeneration|For(Image|Sequence|Token|Audio|Video)Classification)$"
+)
+#: Weights on the Hub of such a family of pictures, sound or proteins.
+_WEIGHTS = {
+    "AST": r"MIT/ast-finetuned-audioset-[\d-]+",
+    "DeiT": r"facebook/deit-(tiny|small|base)-patch16-(224|384)",
+    "Dinov2": r"facebook/dinov2-(small|base|large|giant)(-imagenet1k-1-layer)?",
+    "Esm": r"facebook/esm2_t\d+_\d+[MB]_UR50D",
+    "Hubert": r"facebook/hubert-(base-ls960|x?large-ll60k|x?large-ls960-ft)",
+    "VideoMAE": r"MCG-NJU/videomae-(base|large)[\w-]*",
+    "ViT": r"google/vit-(base|large|huge)-patch\d+-(224|384)(-in21k)?",
+    "ViTMAE": r"facebook/vit-mae-(base|large|huge)",
+    "Wav2Vec2": r"facebook/wav2vec2-(base|large)(-\d+h)?|facebook/wav2vec2-(large-xlsr-53|xls-r-(300m|1b|2b))",
+    "WavLM": r"microsoft/wavlm-(base|base-plus|large)",
+    "Whisper": r"openai/whisper-((tiny|base|small|medium)(\.en)?|large(-v[23])?(-turbo)?)",
+}
 #: Decoders whose families are named alike, and hold layers of their own alone.
 _NAMED_ALIKE = frozenset(
     (
@@ -90,17 +122,39 @@ def names_of_layers() -> Iterable[str]:
 
 def model_of_layer(value: Value) -> Value | None:
     """The model of transformers of which ``value`` is a layer that it checkpoints; None when that is not certain."""
+    model = holder_of_layer(value)
+    return model if model is not None and keeps_checkpointed_layers(model) else None
+
+
+def holder_of_layer(value: Value) -> Value | None:
+    """What keeps ``value`` in a list that models of transformers keep their layers in; None for all else."""
     while isinstance(value, Element) and isinstance(value.of, Element):
         value = value.of  # A part of the list: `model.layers[:4]`.
     if not isinstance(value, Element) or not isinstance(value.of, Attr) or value.of.name not in _LISTS:
         return None
-    model = root(value)
+    return root(value)
+
+
+def keeps_checkpointed_layers(model: Value) -> bool:
+    """Whether what ``model`` keeps in its lists is certainly checkpointed by transformers."""
     family = family_of(model)
-    return (
-        model
-        if family and any(is_checkpointed_layer(f"transformers.{family}{end}") for end in _LAYER_ENDINGS)
-        else None
-    )
+    if family and any(is_checkpointed_layer(f"transformers.{family}{end}") for end in _LAYER_ENDINGS):
+        return True
+    return family in _IN_LISTS or _family_with_lists(model) in _IN_LISTS
+
+
+def _family_with_lists(model: Value) -> str:
+    """The family of a model of pictures, sound or proteins, by its class or its weights."""
+    if not isinstance(model, Result) or not isinstance(model.call.func, Ref):
+        return ""
+    library, _, rest = canonical(model.call.name).partition(".")
+    kind, _, loader = rest.partition(".")
+    if library != "transformers":
+        return ""
+    head = _HEADS.search(kind)
+    if kind.startswith("AutoModel"):
+        return loaded_family(model.call, _WEIGHTS) if loader == "from_pretrained" and head is not None else ""
+    return kind[: head.start()] if head is not None else ""
 
 
 def is_of_other_family(model: Value, cls: Value) -> bool:
