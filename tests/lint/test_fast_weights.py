@@ -267,6 +267,75 @@ def f(x):
 }
 
 
+#: A step by a function, as often as a default says.
+STEPS = """
+from collections import OrderedDict
+from tqdm import tqdm, trange
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+def adapt(net, weights, x, y, lr):
+    loss = F.mse_loss(functional_call(net, weights, (x,)), y)
+    grads = torch.autograd.grad(loss, list(weights.values()))
+    return {k: w - lr * g for (k, w), g in zip(weights.items(), grads)}
+def meta_train(tasks, inner_lr=0.01, inner_steps=3):
+    net = Net()
+    opt = torch.optim.Adam(net.parameters(), lr=1e-3)
+    for x, y in tasks:
+        opt.zero_grad()
+        fast = dict(net.named_parameters())
+        for step in range(inner_steps):
+            fast = adapt(net, fast, x, y, inner_lr)
+        F.mse_loss(functional_call(net, fast, (x,)), y).backward()
+        opt.step()
+"""
+COMPREHENSION = "{k: w - lr * g for (k, w), g in zip(weights.items(), grads)}"
+WAYS_TO_STEP = {
+    "a default": (),
+    "from one on": (("range(inner_steps)", "range(1, inner_steps + 1)"),),
+    "a bar": (("range(inner_steps)", "tqdm(range(inner_steps), leave=False)"),),
+    "a range with a bar": (("range(inner_steps)", "trange(inner_steps)"),),
+    "pairs": ((COMPREHENSION, "OrderedDict((k, w - lr * g) for (k, w), g in zip(weights.items(), grads))"),),
+    "zipped": ((COMPREHENSION, "dict(zip(weights, [w - lr * g for w, g in zip(weights.values(), grads)]))"),),
+    "filled": (
+        (
+            "return " + COMPREHENSION,
+            "new = {}\n    for (k, w), g in zip(weights.items(), grads):\n        new[k] = w - lr * g\n    return new",
+        ),
+    ),
+    "a loop in a helper": (
+        (
+            "def meta_train",
+            "def inner(net, fast, x, y, n):\n    for _ in range(n):\n        fast = adapt(net, fast, x, y, 0.1)\n    return fast\ndef meta_train",
+        ),
+        (
+            "        for step in range(inner_steps):\n            fast = adapt(net, fast, x, y, inner_lr)\n",
+            "        fast = inner(net, fast, x, y, inner_steps)\n",
+        ),
+    ),
+}
+WAYS_TO_STAY = {
+    "no step": (("inner_steps=3", "inner_steps=0"),),
+    "as often as the caller says": (("tasks, inner_lr=0.01, inner_steps=3", "tasks, inner_steps, inner_lr=0.01"),),
+    "no step by a switch": (
+        ("    net = Net()\n", "    net = Net()\n    if len(tasks) < 2:\n        inner_steps = 0\n"),
+    ),
+    "no range": (("range(inner_steps)", "range(3, inner_steps)"),),
+    "no checkpoint": (("checkpoint(self.block, x, use_reentrant=False)", "self.block(x)"),),
+    "its own parameters": (("adapt(net, fast, x, y, inner_lr)", "dict(net.named_parameters())"),),
+}
+
+
+def steps(changes: tuple[tuple[str, str], ...]) -> str:
+    script = STEPS
+    for old, new in changes:
+        script = script.replace(old, new)
+    return script
+
+
 def codes(case: str) -> set[str]:
     return {finding.code for finding in check_source(HEAD + case, "train.py")}
 
@@ -279,3 +348,13 @@ def test_a_mistake_is_found(case):
 @pytest.mark.parametrize("case", RIGHT.values(), ids=RIGHT)
 def test_its_right_neighbour_is_not(case):
     assert "CKPT119" not in codes(case)
+
+
+@pytest.mark.parametrize("way", WAYS_TO_STEP)
+def test_a_step_is_made(way):
+    assert "CKPT119" in codes(steps(WAYS_TO_STEP[way]))
+
+
+@pytest.mark.parametrize("way", WAYS_TO_STAY)
+def test_no_step_may_be_made(way):
+    assert "CKPT119" not in codes(steps(WAYS_TO_STAY[way]))

@@ -7,18 +7,21 @@ from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
 from ...facts.objects.parsers import Given
-from ...facts.values import Choice, Computed, Const, Dict, Result, Seq, Value, options
+from ...facts.values import Choice, Computed, Const, Dict, Param, Result, Seq, Value, options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ...facts.values import Loop, Place
+    from ...facts.values import Call, Loop, Place
     from ..history import History
 
 #: Methods that give another tensor, functions of torch of these names too.
 _COMPUTING = frozenset(("detach", "clone", "add", "sub", "mul", "lerp"))
 #: Methods that give the tensor itself, marked.
 _SAME = frozenset(("requires_grad_", "to", "float", "contiguous"))
+#: Bars around an iterator, and around the numbers of a range.
+_BARS = frozenset(("tqdm", "track"))
+_BAR_OF_RANGE = "trange"
 _DICTS = ("dict", "OrderedDict")
 _COMPREHENSIONS = (ast.ListComp, ast.GeneratorExp)
 
@@ -38,10 +41,17 @@ def _surely(run: History, value: Value, holds: Callable[[Value], bool]) -> bool:
 def _replaces(run: History, made: Value, before: Value) -> bool:
     """Whether ``made`` comes from a loop that starts with ``before``, and that a user lets make a step."""
     inside, outside = _place_of(made), _place_of(before)
-    if inside is None or outside is None or inside.deeper_than(outside):
+    if inside is None or outside is None or inside.walk != outside.walk or inside.deeper_than(outside):
         return False
-    loops = [loop for loop in inside.loops if loop not in outside.loops]
+    around = _loops_around(run, outside)
+    loops = [loop for loop in _loops_around(run, inside) if loop not in around]
     return bool(loops) and all(_makes_step(run, loop) for loop in loops)
+
+
+def _loops_around(run: History, place: Place) -> list[Loop]:
+    """The loops around ``place``, those around the calls that led to it among them."""
+    callers = run.callers_of(place) or ()
+    return [loop for at in (*(caller.place for caller in callers), place) for loop in at.loops]
 
 
 def _place_of(value: Value) -> Place | None:
@@ -54,19 +64,38 @@ def _place_of(value: Value) -> Place | None:
 
 
 def _makes_step(run: History, loop: Loop) -> bool:
-    """Whether ``loop`` comes to its end once: as the file has it, or by an option whose default counts the steps."""
+    """Whether ``loop`` comes to its end once: as the file has it, or by a default that counts the steps."""
     if not isinstance(loop, ast.For) or any(isinstance(it, ast.Break | ast.Continue) for it in all_nodes(loop)):
         return False
     counted = run.calls_at(loop.iter) if isinstance(loop.iter, ast.Call) else []
-    by_option = [call.name == "builtins.range" and _is_positive_option(call.args) for call in counted]
-    return bool(run.program.iterations.get(loop)) or (bool(by_option) and all(by_option))
+    return bool(run.program.iterations.get(loop)) or (bool(counted) and all(map(_counts_a_step, counted)))
 
 
-def _is_positive_option(given: list[Value]) -> bool:
-    match given:
-        case [Given(default=Const(int(count)))]:
-            return count > 0
+def _counts_a_step(call: Call) -> bool:
+    """Whether ``call`` is a `range`, or a bar around one, with numbers in it by the defaults of options and functions."""
+    library, _, name = call.name.rpartition(".")
+    if name in _BARS and call.args:
+        shown = call.args[0]
+        return isinstance(shown, Result) and _counts_a_step(shown.call)
+    if call.name != "builtins.range" and not (name == _BAR_OF_RANGE and library.startswith("tqdm")):
+        return False
+    match [_usual(end) for end in call.args]:
+        case [int(stop)]:
+            return stop > 0
+        case [int(start), int(stop)]:
+            return stop > start
     return False
+
+
+def _usual(value: Value) -> int | None:
+    """The number that ``value`` is unless a user says otherwise."""
+    match value:
+        case Const(int(number)) | Given(default=Const(int(number))) | Param(default=Const(int(number))):
+            return number
+        case Computed(node=ast.BinOp(op=ast.Add()), operands=[left, right]):
+            one, other = _usual(left), _usual(right)
+            return None if one is None or other is None else one + other
+    return None
 
 
 def _parts(value: Value) -> list[Value]:
