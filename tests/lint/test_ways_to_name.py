@@ -115,6 +115,40 @@ w = next(p for n, p in model.named_parameters() if n == "model.layers.0.mlp.up_p
 w = [p for n, p in model.named_parameters() if "layers.0.self_attn.q_proj" in n][0]
 """,
 }
+#: What an f-string of a test puts in: the lines before, what is put in, and the loops over it.
+COUNTED = {
+    "numbers by a name": ("TOP = (10, 11)", 'f"layers.{i}.mlp" in n for i in TOP'),
+    "of a set": ("TOP = sorted({11, 10})", 'f"layers.{i}.mlp" in n for i in TOP'),
+    "in reverse": ("TOP = [10, 11]", 'f"layers.{i}.mlp" in n for i in sorted(TOP, reverse=True)'),
+    "the last ones": ("ALL = list(range(12))", 'f"layers.{i}.mlp" in n for i in ALL[-2:]'),
+    "two lists": ("TOP = [10] + [11]", 'f"layers.{i}.mlp" in n for i in TOP'),
+    "keys of a dict": ("RATES = {10: 2.0, 11: 5.0}", 'f"layers.{i}.mlp" in n for i, _ in RATES.items()'),
+    "keys alone": ("RATES = {10: 2.0, 11: 5.0}", 'f"layers.{i}.mlp" in n for i in RATES'),
+    "parts by a name": (
+        'PARTS = ("mlp", "self_attn")',
+        'f"layers.{i}.{part}" in n for i in range(4) for part in PARTS',
+    ),
+    "words": ("", 'f"layers.3.{part}" in n for part in "mlp self_attn".split()'),
+    "side by side": ("TOP = (10, 11)", 'f"layers.{i}.{part}" in n for i, part in zip(TOP, ("mlp", "self_attn"))'),
+    "with a number": ('PARTS = ["mlp"]', 'f"layers.3.{part}" in n for number, part in enumerate(PARTS)'),
+    "from the end": ("", 'f"layers.{31 - i}.mlp" in n for i in range(4)'),
+    "one further": ("", '"layers." + str(i + 1) + ".mlp" in n for i in range(4)'),
+    "a part by a name": ('PART = "mlp"', 'f"layers.{i}.{PART}" in n for i in range(4)'),
+    "a number by a name": ("LAST = 31", 'f"layers.{LAST}.{part}" in n for part in ("mlp", "self_attn")'),
+}
+COUNTED_OTHERWISE = {
+    "the wrapper's part": ('TOP = ("10._checkpoint_wrapped_module",)', 'f"layers.{i}.mlp" in n for i in TOP'),
+    "either": ('PARTS = ("mlp", "_checkpoint_wrapped_module.mlp")', 'f"layers.0.{part}" in n for part in PARTS'),
+    "numbers from outside": ("import sys\nTOP = sys.argv[1:]", 'f"layers.{i}.mlp" in n for i in TOP'),
+    "some from outside": ("import sys\nTOP = [10, *sys.argv[1:]]", 'f"layers.{i}.mlp" in n for i in TOP'),
+    "completed": ('TOP = [1]\nTOP.append("2._checkpoint_wrapped_module")', 'f"layers.{i}.mlp" in n for i in TOP'),
+    "a name from outside": ("import sys\nPART = sys.argv[1]", 'f"layers.{i}.{PART}" in n for i in range(4)'),
+    "a part of the texts": (
+        'PARTS = ("mlp", "_checkpoint_wrapped_module.mlp")',
+        'f"layers.0.{part}" in n for part in PARTS[1:]',
+    ),
+    "whole layers": ("TOP = (10, 11)", 'f"layers.{i}." in n for i in TOP'),
+}
 #: State dicts have the names without the wrappers, and a wrapper hands on attributes.
 RIGHT = {
     "state dict": r"""
@@ -140,6 +174,20 @@ m = model.get_submodule("model.layers.0.mlp")
 
 def codes(script):
     return [finding.code for finding in check_source(HEAD + script)]
+
+
+def counted(before, tests):
+    return f"{before}\nchosen = [p for n, p in model.named_parameters() if any({tests})]\n"
+
+
+@pytest.mark.parametrize("way", COUNTED)
+def test_what_a_loop_puts_into_the_name_is_followed(way):
+    assert codes(counted(*COUNTED[way])) == ["CKPT131"]
+
+
+@pytest.mark.parametrize("way", COUNTED_OTHERWISE)
+def test_what_a_loop_puts_into_the_name_may_be_right(way):
+    assert codes(counted(*COUNTED_OTHERWISE[way])) == []
 
 
 @pytest.mark.parametrize("script", WRONG.values(), ids=WRONG)

@@ -72,7 +72,7 @@ def _makes_step(run: History, loop: Loop) -> bool:
 
 
 def _counts_a_step(call: Call) -> bool:
-    """Whether ``call`` is a `range`, or a bar around one, with numbers in it by the defaults of options and functions."""
+    """Whether ``call`` is a `range`, or a bar around one, with numbers by the defaults of options and functions."""
     library, _, name = call.name.rpartition(".")
     if name in _BARS and call.args:
         shown = call.args[0]

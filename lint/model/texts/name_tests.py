@@ -16,7 +16,7 @@ from ...facts.values import Function, Method
 from ..flow.statements import body_around, holder_of
 from .name_patterns import name_for
 from .text_values import TextValues, bound_in, comes_out, is_test
-from .written_texts import WrittenText, WrittenTexts, counted_in
+from .written_texts import WrittenText, WrittenTexts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -103,7 +103,8 @@ def _looked_up(run: Run, names: NamedParts) -> Iterator[WrittenText]:
             reads = [node for node in parents if isinstance(node, ast.Name) and node.id == name]
             stores = [node for node in reads if isinstance(node.ctx, ast.Store)]
             held = [node for node in reads if node not in stores] if len(stores) == 1 else []
-    written, counted = _texts_around(run, names.call), counted_in(parents)
+    written = _texts_around(run, names.call)
+    counted = written.counted_in(parents)
     for table in held:
         asked = _asked_for(table, parents)
         found = [] if asked is None else list(islice(written.texts(asked, counted), 1))
@@ -144,7 +145,7 @@ def _loops_over(run: Run, names: NamedParts) -> Iterator[_Loop]:
         parts = [node for part in _parts(loop, parents.get(loop)) for node in ast.walk(part)]
         name = _name_in(loop)
         if name and _is_untouched(name, parts, may_clean):
-            counted = counted_in((*names.place.loops, *parts))
+            counted = written.counted_in((*names.place.loops, *parts))
             yield _Loop(parts, name, written, counted)
             yield from _helpers_given(run, parts, name, may_clean)
 
@@ -177,7 +178,8 @@ def _helpers_given(run: Run, parts: list[ast.AST], name: str, may_clean: Callabl
             names, inside = positional_names(function), [*all_nodes(function)]
             own = names[at[0]] if at[0] < len(names) else ""
             if own and _is_untouched(own, [part for part in inside if not isinstance(part, ast.arg)], may_clean):
-                yield _Loop(inside, own, WrittenTexts(tree, function), counted_in(inside))
+                texts = WrittenTexts(tree, function)
+                yield _Loop(inside, own, texts, texts.counted_in(inside))
 
 
 def _defined(trees: tuple[ast.AST, ...], name: str) -> list[tuple[ast.AST, ast.FunctionDef]]:

@@ -16,6 +16,9 @@ from .own_texts import held_by_own
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from typing import TypeAlias
+
+    _Loop: TypeAlias = ast.For | ast.comprehension
 
 #: How many variables lead to one another.
 _DEPTH = 4
@@ -23,8 +26,25 @@ _DEPTH = 4
 _TEXTS = 256
 #: Functions that give the elements that they get.
 _SAME = frozenset(("dict", "frozenset", "list", "set", "sorted", "tuple"))
+#: Those that a loop goes through alike.
+_SAME_ELEMENTS = _SAME | {"reversed"}
 #: Functions that only look at what they get.
-_LOOK = _SAME | {"any", "all", "bool", "enumerate", "int", "len", "print", "max", "min", "range", "str", "sum"}
+_LOOK = _SAME | {
+    "any",
+    "all",
+    "bool",
+    "enumerate",
+    "int",
+    "len",
+    "print",
+    "max",
+    "min",
+    "range",
+    "reversed",
+    "str",
+    "sum",
+    "zip",
+}
 #: Methods that leave a container as it is, a text, a regular expression, and what it finds.
 _KEEP = frozenset(
     (
@@ -77,12 +97,12 @@ class WrittenTexts:
 
         Args:
             value: The expression.
-            counted: The texts of the variables that loops around it bind, as `counted_in` gives them.
+            counted: The texts of the variables that loops around it bind, as :meth:`counted_in` gives them.
             depth: How many variables are followed.
         """
         match value:
             case _ if is_text(value):
-                yield from (WrittenText(value, text) for text in _written(value, counted))
+                yield from (WrittenText(value, text) for text in self._written(value, counted))
             case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
                 for item in items:
                     if is_text(item):
@@ -93,7 +113,7 @@ class WrittenTexts:
                         yield from self.texts(key, counted, depth)
             case ast.DictComp(key=item) | ast.ListComp(elt=item) | ast.SetComp(elt=item) | ast.GeneratorExp(elt=item):
                 if is_text(item):
-                    yield from self.texts(item, {**counted, **counted_in(value.generators)}, depth)
+                    yield from self.texts(item, {**counted, **self.counted_in(value.generators)}, depth)
             case ast.Call(func=ast.Name(id=function), args=[inner], keywords=[]) if function in _SAME:
                 yield from self.texts(inner, counted, depth)
             case ast.Call(func=ast.Attribute(value=ast.Name() | ast.Dict() as inner, attr="items" | "keys"), args=[]):
@@ -107,9 +127,89 @@ class WrittenTexts:
                 elif name in self._given and self._outside is not None and _bindings_in(self._bodies[0]).is_kept(name):
                     yield from self._outside.texts(self._given[name], {}, depth - 1)
 
+    def _written(self, text: ast.expr, counted: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """What ``text`` is, with the texts of what an f-string puts in; nothing when one is unknown."""
+        match text:
+            case ast.Constant(value=str(plain)):
+                return (plain,)
+            case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+                return self._put_in(value, counted)
+            case ast.JoinedStr(values=values):
+                parts = [self._written(value, counted) for value in values]
+                return tuple(map("".join, islice(product(*parts), _TEXTS)))
+        formatted = as_f_string(text)
+        return () if formatted is None else self._written(formatted, counted)
+
+    def _put_in(self, value: ast.expr, counted: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+        """The texts that an f-string shows for ``value``."""
+        match value:
+            case ast.Name(id=name) if name in counted:
+                return counted[name]
+            case ast.Name(id=name):
+                return _shown(self.value_of(name))
+            case ast.Attribute():
+                return _shown(self._own(value))
+            case ast.BinOp(left=left, op=ast.Add() | ast.Sub(), right=right):
+                known = [*self._put_in(left, counted), *self._put_in(right, counted)]
+                is_number = isinstance(value.op, ast.Sub) or _adds_number(value)
+                return ("0",) if is_number and known and all(map(str.isdigit, known)) else ()
+        return tuple(_as_text(value))
+
     def _own(self, node: ast.Attribute) -> ast.expr | None:
         """What an attribute of the object stands for whose method this is."""
         return held_by_own(self._bodies[-1], self._bodies[0], node)
+
+    def counted_in(self, nodes: Iterable[ast.AST]) -> dict[str, tuple[str, ...]]:
+        """What the loops among ``nodes`` put into a text, by variable: 0 for what counts, or the texts.
+
+        Those are the ones that a loop goes through: `for part in ("attn", "mlp")`, `for i in TOP`. Nothing where two
+        loops disagree.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        for node in nodes:
+            if isinstance(node, ast.For | ast.comprehension):
+                for name, texts in self._counted_by(node):
+                    found[name] = texts if found.get(name, texts) == texts else ()
+        return found
+
+    def _counted_by(self, loop: _Loop) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """The variables that ``loop`` counts with or takes texts in, and the texts of each, nothing when unknown."""
+        counted = counters(loop)
+        yield from ((name, ("0",)) for name in counted)
+        for name, values in _elements(loop.target, loop.iter):
+            if name not in counted:
+                yield name, () if _binds_again(loop, name) else tuple(self._looped_through(values, _DEPTH))
+
+    def _looped_through(self, values: ast.expr | None, depth: int) -> list[str]:
+        """The texts that ``values`` has as its elements, or a dict as its keys; nothing where one is not known."""
+        match values:
+            case ast.Tuple(elts=items) | ast.List(elts=items) | ast.Set(elts=items):
+                texts = [text for item in items for text in _as_text(item)]
+                return texts if len(texts) == len(items) else []
+            case ast.Dict(keys=keys):
+                texts = [text for key in keys if key is not None for text in _as_text(key)]
+                return texts if len(texts) == len(keys) else []
+            case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(words)), attr="split"), args=[]):
+                return words.split()
+            case ast.Call(func=ast.Name("range")):
+                return ["0"]
+            case ast.Subscript(value=inner, slice=ast.Slice()):
+                texts = self._looped_through(inner, depth)
+                return texts if all(map(str.isdigit, texts)) else []
+            case ast.Call(func=ast.Name(id=function), args=[inner]) if function in _SAME_ELEMENTS:
+                return self._looped_through(inner, depth)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                one, other = self._looped_through(left, depth), self._looped_through(right, depth)
+                return [*one, *other] if one and other else []
+            case ast.Attribute() if depth and (held := self._own(values)) is not None:
+                return self._looped_through(held, depth - 1)
+            case ast.Name(id=name) if depth:
+                bound = bound_once(self._bodies, name)
+                if bound is not None:
+                    return self._looped_through(bound, depth - 1)
+                if name in self._given and self._outside is not None and _bindings_in(self._bodies[0]).is_kept(name):
+                    return self._outside._looped_through(self._given[name], depth - 1)
+        return []
 
     def value_of(self, name: str) -> ast.expr | None:
         """What the variable ``name`` is bound to, by one statement."""
@@ -213,31 +313,23 @@ class _Bindings:
         self._given.update(part.id for part in given if isinstance(part, ast.Name))
 
 
-def counted_in(nodes: Iterable[ast.AST]) -> dict[str, tuple[str, ...]]:
-    """What the loops among ``nodes`` put into a text, by variable: 0 for `i` of `range` or `enumerate`, or the texts.
-
-    Those are the ones that a loop goes through: `for part in ("attn", "mlp")`. Nothing where two loops disagree.
-    """
-    found: dict[str, tuple[str, ...]] = {}
-    for node in nodes:
-        if isinstance(node, ast.For | ast.comprehension):
-            name, texts = _counted_by(node)
-            found[name] = texts if found.get(name, texts) == texts else ()
-    return found
-
-
-def _counted_by(loop: ast.For | ast.comprehension) -> tuple[str, tuple[str, ...]]:
-    """The variable that ``loop`` counts with or takes texts in, and the texts of it, nothing when unknown."""
-    counter = next(iter(counters(loop)), None)
-    if counter is not None:
-        return counter, ("0",)
-    match loop.target, loop.iter:
-        case ast.Name(id=name), ast.Tuple(elts=items) | ast.List(elts=items) if not _binds_again(loop, name):
-            texts = [text for item in items for text in _as_text(item)]
-            return name, tuple(texts) if len(texts) == len(items) else ()
+def _elements(target: ast.expr, values: ast.expr) -> Iterator[tuple[str, ast.expr | None]]:
+    """The variables of a loop over ``values``, each with what its values are the elements of; None when unknown."""
+    match target, values:
+        case ast.Name(id=name), ast.Call(func=ast.Attribute(value=table, attr="keys"), args=[]):
+            yield name, table
         case ast.Name(id=name), _:
-            return name, ()
-    return "", ()
+            yield name, values
+        case ast.Tuple(elts=[key, value]), ast.Call(func=ast.Attribute(value=table, attr="items"), args=[]):
+            yield from _elements(key, table)
+            yield from ((part.id, None) for part in ast.walk(value) if isinstance(part, ast.Name))
+        case ast.Tuple(elts=[_, value]), ast.Call(func=ast.Name("enumerate"), args=[counted, *_]):
+            yield from _elements(value, counted)
+        case ast.Tuple(elts=parts), ast.Call(func=ast.Name("zip"), args=given) if len(parts) == len(given):
+            for part, column in zip(parts, given, strict=True):
+                yield from _elements(part, column)
+        case _:
+            yield from ((part.id, None) for part in ast.walk(target) if isinstance(part, ast.Name))
 
 
 def _as_text(item: ast.expr) -> Iterator[str]:
@@ -249,7 +341,7 @@ def _as_text(item: ast.expr) -> Iterator[str]:
             yield str(number)
 
 
-def _binds_again(loop: ast.For | ast.comprehension, name: str) -> bool:
+def _binds_again(loop: _Loop, name: str) -> bool:
     inside = (part for statement in getattr(loop, "body", ()) for part in all_nodes(statement))
     return any(isinstance(part, ast.Name) and part.id == name and isinstance(part.ctx, ast.Store) for part in inside)
 
@@ -282,15 +374,15 @@ def is_text(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) or as_f_string(node) is not None
 
 
-def _written(text: ast.expr, counted: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """What ``text`` is, with the texts of the ``counted`` variables that an f-string puts in; nothing when unknown."""
-    match text:
-        case ast.Constant(value=str(plain)):
-            return (plain,)
-        case ast.FormattedValue(value=ast.Name(id=name), conversion=-1, format_spec=None):
-            return counted.get(name, ())
-        case ast.JoinedStr(values=values):
-            parts = [_written(value, counted) for value in values]
-            return tuple(map("".join, islice(product(*parts), _TEXTS)))
-    formatted = as_f_string(text)
-    return () if formatted is None else _written(formatted, counted)
+def _shown(value: ast.expr | None) -> tuple[str, ...]:
+    """The text of a constant in an f-string."""
+    return () if value is None else tuple(_as_text(value))
+
+
+def _adds_number(value: ast.expr) -> bool:
+    """Whether ``value`` adds a whole number to something, so that it is a number."""
+    match value:
+        case ast.BinOp(op=ast.Add(), left=left, right=right):
+            ends = [part.value for part in (left, right) if isinstance(part, ast.Constant)]
+            return any(isinstance(end, int) for end in ends)
+    return False
