@@ -4,9 +4,10 @@
 Flags `if self.checkpointing: y = checkpoint(block, ...)` with `else: y = block(...)` where one branch passes fewer
 arguments than the other, the same ones to other parameters, or a tuple where the other passes its parts; where one
 takes an element of the result and the other all of it; where one runs a block twice instead of the next one; where one
-gives None for what the other gives; and where one goes on with the result (`x + block(x)`, `self.scale * block(x)`, a
-layer behind it) and the other leaves it as it is, where the switch is asked once and no layer has a number. A function
-or method that only passes on (`create_custom_forward(block)`, a lambda, `self._checkpointed(x)`) is seen through, two
+gives None for what the other gives; and where one goes on with the result (`x + block(x)`, `block(x) + skip(x)`,
+`self.scale * block(x)`, a layer behind it) and the other leaves it as it is, where the switch is asked once and no
+layer has a number; an input that is added in a loop over blocks counts where the mode alone decides, too. A function or
+method that only passes on (`create_custom_forward(block)`, a lambda, `self._checkpointed(x)`) is seen through, two
 loops over the same blocks are compared like the branches of one loop, what follows an early `return` or `continue` is
 the other branch, and a branch for other versions of torch is passed over. What a call of
 `self._gradient_checkpointing_func(block, ...)` passes is compared too: transformers puts torch's checkpoint there.
@@ -696,7 +697,7 @@ def check(run: Run) -> Iterator[Report]:
     for event in events:
         pairs = (paired(side, run) for side in checkpointed_sides(event, run))
         pair = next((pair for pair in pairs if pair is not None), None)
-        found = None if pair is None else difference(pair)
+        found = None if pair is None else difference(pair, run)
         if pair is not None and found is not None:
             function = pair.mine.place.function
             meant = found.optional and all(is_mask_to_pass(run, part, function) for part in found.optional)

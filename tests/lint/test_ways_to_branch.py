@@ -23,6 +23,7 @@ class Net(nn.Module):
         self.blocks = nn.ModuleList([Block(d) for _ in range(4)])
         self.blk = Block(d)
         self.head = nn.Linear(d, d)
+        self.skips = nn.ModuleList([nn.Linear(d, d) for _ in range(4)])
     def _last(self, h):
         return self.blk(h)
     def forward(self, x, mask=None):
@@ -36,6 +37,68 @@ for x, m in loader:
     opt.step()
 """
 WRONG = {
+    "a shortcut beside the block": """
+        for blk, skip in zip(self.blocks, self.skips):
+            if self.ckpt and self.training:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = blk(h) + skip(h)
+""",
+    "a shortcut by number": """
+        for i, blk in enumerate(self.blocks):
+            if self.ckpt:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = self.skips[i](h) + blk(h)
+""",
+    "a shortcut by another name": """
+        for blk, skip in zip(self.blocks, self.skips):
+            if self.ckpt:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                identity = skip(h)
+                h = blk(h)
+                h = h + identity
+""",
+    "a shortcut made before": """
+        for blk, skip in zip(self.blocks, self.skips):
+            identity = skip(h)
+            if self.ckpt:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = blk(h) + identity
+""",
+    "its input by another name": """
+        for blk in self.blocks:
+            identity = h
+            if self.ckpt:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = blk(h) + identity
+""",
+    "a shortcut added in place": """
+        for blk, skip in zip(self.blocks, self.skips):
+            if self.ckpt:
+                y = checkpoint(blk, h, use_reentrant=False)
+            else:
+                y = blk(h)
+                y += skip(h)
+            h = torch.tanh(y)
+""",
+    "a gate": """
+        for blk, gate in zip(self.blocks, self.skips):
+            if self.ckpt:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = torch.sigmoid(gate(h)) * blk(h)
+""",
+    "a gate by a method": """
+        for blk, gate in zip(self.blocks, self.skips):
+            if self.ckpt:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = blk(h) * gate(h).sigmoid()
+""",
     "slice2": """
         if self.ckpt:
             for blk in self.blocks[:-1]:
@@ -138,6 +201,59 @@ WRONG = {
 """,
 }
 RIGHT = {
+    "a shortcut in both": """
+        for blk, skip in zip(self.blocks, self.skips):
+            if self.ckpt:
+                h = checkpoint(blk, h, use_reentrant=False) + skip(h)
+            else:
+                h = blk(h) + skip(h)
+""",
+    "a shortcut made before and added in both": """
+        for blk, skip in zip(self.blocks, self.skips):
+            identity = skip(h)
+            if self.ckpt:
+                h = checkpoint(blk, h, use_reentrant=False) + identity
+            else:
+                h = blk(h)
+                h = h + identity
+""",
+    "a shortcut added later": """
+        for blk, skip in zip(self.blocks, self.skips):
+            before = h
+            if self.ckpt:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = blk(h) + skip(h)
+            if self.ckpt:
+                h = h + skip(before)
+""",
+    "a shortcut in the region": """
+        for blk, skip in zip(self.blocks, self.skips):
+            if self.ckpt:
+                h = checkpoint(lambda y, b=blk, s=skip: b(y) + s(y), h, use_reentrant=False)
+            else:
+                h = blk(h) + skip(h)
+""",
+    "a shortcut of the later blocks": """
+        for i, blk in enumerate(self.blocks):
+            if i < 2:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = blk(h) + self.skips[i](h)
+""",
+    "what is left over in evaluation": """
+        if self.training:
+            h = checkpoint(self.blk, h, use_reentrant=False)
+        else:
+            h = h - self.blk(h)
+""",
+    "something that may be nothing": """
+        for blk, extra in zip(self.blocks, self.extras()):
+            if self.ckpt:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = blk(h) + extra(h)
+""",
     "a partial gives an argument by its name": """
         from functools import partial
         for blk in self.blocks:
@@ -203,6 +319,23 @@ RIGHT = {
             h = self.blk.b(h)
 """,
 }
+#: The mode alone decides, and each block works on what the one before it gives.
+BY_MODE = {
+    "its input": """
+        for blk in self.blocks:
+            if self.training:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = h + blk(h)
+""",
+    "a shortcut": """
+        for blk, skip in zip(self.blocks, self.skips):
+            if self.training:
+                h = checkpoint(blk, h, use_reentrant=False)
+            else:
+                h = blk(h) + skip(h)
+""",
+}
 
 
 def codes(branches):
@@ -211,6 +344,11 @@ def codes(branches):
 
 @pytest.mark.parametrize("branches", WRONG.values(), ids=WRONG)
 def test_branches_that_compute_something_else(branches):
+    assert "CKPT128" in codes(branches)
+
+
+@pytest.mark.parametrize("branches", BY_MODE.values(), ids=BY_MODE)
+def test_an_input_is_added_in_evaluation_alone(branches):
     assert "CKPT128" in codes(branches)
 
 

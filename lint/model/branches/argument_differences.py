@@ -39,7 +39,7 @@ _MAY_DIFFER = re.compile(
 )
 
 
-def difference(pair: Pair) -> Difference | None:
+def difference(pair: Pair, run: History) -> Difference | None:
     """How the calls differ in what they compute; None when they do not or cannot be compared."""
     mine, plain, _ = pair = _without_defaults(pair)
     given, wanted = mine.arguments, plain.arguments
@@ -48,7 +48,7 @@ def difference(pair: Pair) -> Difference | None:
     if found is not None and found.assumes is None:
         return found
     if _texts(given) == _texts(wanted):
-        return found or difference_of_results(pair)
+        return found or difference_of_results(pair, run)
     # What only one of the calls passes may be left out; that the other takes a tuple apart holds anyway.
     return difference_of_tuples(pair) or found
 

@@ -5,27 +5,29 @@ from __future__ import annotations
 import ast
 import copy
 import re
-from functools import lru_cache
-from itertools import islice, pairwise
+from functools import lru_cache, partial
+from itertools import chain, islice, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.identifiers import is_own_attribute, names_in, own_attributes, words_in
-from ...facts.nodes import all_nodes, returned_by, source_text
-from ...facts.values import Instance, options, same
+from ...facts.nodes import all_nodes, returned_by, source_text, start
+from ...facts.values import Choice, Instance, Result, options, same
 from ..calls.call_targets import call_targets
 from ..calls.own_forward import written_out
 from ..conditions.guards import own_guards, own_loops
 from ..conditions.loop_counters import counters
+from ..names import canonical
 from .branches import effects
 from .chosen_branches import choice_between
-from .goes_on import goes_on_from, value_of
+from .goes_on import adds_input_to, goes_on_from, value_of
 from .parting import asks_for_mode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from ...facts.values import Function, FunctionNode, Place, Value
+    from ..history import History
     from .arguments import Argument
     from .paired_calls import Pair
 
@@ -43,7 +45,7 @@ class Difference(NamedTuple):
     optional: tuple[Argument, ...] = ()
 
 
-def difference_of_results(pair: Pair) -> Difference | None:
+def difference_of_results(pair: Pair, run: History) -> Difference | None:
     """What the branches around two equal calls make of the results."""
     mine, plain, parts = pair
     choice = choice_between(mine.call, plain.call)
@@ -62,20 +64,22 @@ def difference_of_results(pair: Pair) -> Difference | None:
         if found is None and not parts.by_mode:
             found = _of_another_block(here[place], there[place], function)
         if found is None and not means_more and not any(key.startswith("<") for key in (*here, *there)):
-            found = _of_more(here[place], there[place], pair)
+            found = _of_more(here[place], there[place], pair, run)
+        if found is None and parts.by_mode and not by_mode and _is_carried_on(place, pair):
+            found = _of_input(here[place], there[place], pair, run)
         if found is not None:
             return found
-    return None if means_more else _behind_loops(choice.behind, pair)
+    return None if means_more else _behind_loops(choice.behind, pair, run)
 
 
-def _behind_loops(behind: tuple[Sequence[ast.stmt], Sequence[ast.stmt]], pair: Pair) -> Difference | None:
+def _behind_loops(behind: tuple[Sequence[ast.stmt], Sequence[ast.stmt]], pair: Pair, run: History) -> Difference | None:
     """What one branch does to a variable behind its loop over the blocks, and the other does not."""
     here, there = map(effects, behind)
     if any(not key.isidentifier() or key == "return" for key in (*here, *there)):
         return None
     for place in here.keys() ^ there.keys():
         before = ast.Name(place, ast.Load())
-        found = _of_more(here.get(place, before), there.get(place, before), pair)
+        found = _of_more(here.get(place, before), there.get(place, before), pair, run)
         if found is not None:
             return found
     return None
@@ -131,17 +135,50 @@ def _bodies(block: Value) -> list[Function]:
     return [written_out(function, made or function.owner) for function in found]
 
 
-def _of_more(mine: ast.expr, other: ast.expr, pair: Pair) -> Difference | None:
+def _of_more(mine: ast.expr, other: ast.expr, pair: Pair, run: History) -> Difference | None:
     """One branch does more to the result than the other: `self.scale * block(x)` against `block(x)`."""
     function = pair.mine.place.function
     for more, less in ((mine, other), (other, mine)):
         if function is None or not pair.parting.asked.isdisjoint(words_in(more)):
             continue
-        if goes_on_from(more, less, function):
-            given = [f"`{source_text(side)}`" for side in (mine, other)]
-            text = f"the checkpointed one gives {given[0]}, the plain one {given[1]}"
-            return Difference(text, advice="do the same in both")
+        if goes_on_from(more, less, function, partial(_called_by, run, pair, function)):
+            return _of_both(mine, other)
     return None
+
+
+def _of_input(mine: ast.expr, other: ast.expr, pair: Pair, run: History) -> Difference | None:
+    """One branch adds the input of the block to its result, which is no matter of the mode."""
+    function = pair.mine.place.function
+    if function is None or not pair.parting.asked.isdisjoint(words_in(mine) | words_in(other)):
+        return None
+    called = partial(_called_by, run, pair, function)
+    is_added = any(adds_input_to(*sides, function, called) for sides in ((mine, other), (other, mine)))
+    return _of_both(mine, other) if is_added else None
+
+
+def _of_both(mine: ast.expr, other: ast.expr) -> Difference:
+    given = [f"`{source_text(side)}`" for side in (mine, other)]
+    text = f"the checkpointed one gives {given[0]}, the plain one {given[1]}"
+    return Difference(text, advice="do the same in both")
+
+
+def _is_carried_on(place: str, pair: Pair) -> bool:
+    """Whether a loop over blocks gives what this one leaves in the variable ``place`` to the next one."""
+    loops = [[*own_loops(side.place)] for side in (pair.mine, pair.plain)]
+    first = [part.node for side in (pair.mine, pair.plain) for part in side.arguments if part.position == 0]
+    takes_it = len(first) == 2 and all(isinstance(node, ast.Name) and node.id == place for node in first)
+    return bool(loops[0]) and loops[0] == loops[1] and takes_it
+
+
+def _called_by(run: History, pair: Pair, function: Function, node: ast.Call) -> Value:
+    """What a call in one of the branches, or a copy of it, calls; one that is not known in the run, by the class."""
+    at = start(node), ast.unparse(node.func)
+    untaken = (it.call for it in run.untaken_beside(pair.plain.call))
+    beside = chain(run.calls_beside(pair.plain.call), untaken)
+    found = [call.func for call in beside if (start(call.node), ast.unparse(call.node.func)) == at]
+    if not found:
+        return value_of(node.func, function)
+    return Choice(tuple(found)) if len(found) > 1 else found[0]
 
 
 def _chooses_layers(place: Place) -> bool:
@@ -188,6 +225,8 @@ def _may_return_by_mode(block: Value, test: ast.expr) -> bool:
     bodies = [body.node for option in options(block) for body in _bodies(option)]
     if bodies:
         return any("training" in ast.unparse(node) for node in bodies)
+    if all(isinstance(it, Result) and canonical(it.call.name).startswith("torch.nn.") for it in options(block)):
+        return False
     # Where a switch of its own is asked too, training takes the plain branch when that is off.
     asked = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
     return all(map(asks_for_mode, asked))
