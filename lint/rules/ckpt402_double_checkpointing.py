@@ -36,10 +36,10 @@ class Mlp(nn.Module):
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.mlp = Mlp()
+        self.mlp, self.norm = Mlp(), nn.LayerNorm(8)
 
     def forward(self, x):
-        return x + self.mlp(x)
+        return self.norm(x + self.mlp(x))
 
 def wrap(model):
     apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, (Block, Mlp)))  # error
@@ -237,6 +237,26 @@ class Net(nn.Module):
 ```
 
 ## Good
+```python
+import torch.nn as nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+
+class Mlp(nn.Module):
+    def forward(self, x):
+        return x
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.mlp = nn.LayerNorm(8), Mlp()
+
+    def forward(self, x):
+        return x + self.mlp(self.norm(x))
+
+def wrap(model):
+    # The recomputation of the block stops before its last part.
+    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, (Block, Mlp)))
+```
 ```python
 import torch.nn as nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
@@ -577,7 +597,7 @@ from ..model.libraries.trainer import default_versions
 from ..model.names import canonical
 from ..model.regions.bodies import classes_checked
 from ..model.regions.module_tree import may_hold_method
-from ..model.regions.nested import nested_checkpoint
+from ..model.regions.nested import is_run_before_more, nested_checkpoint
 from ..model.report import Remark, Report
 from ..model.types import whole_model
 from ..model.wrapping.wrapped import wrapped_classes
@@ -620,7 +640,7 @@ def check(run: Run) -> Iterator[Report]:
             yield _report(event, Remark(called.node, "the forward pass checkpoints the block itself"))
     for apply in run.of(BlockWrapping):
         accepted = [cls for cls in classes_checked(apply.check, run.bodies) if isinstance(cls, Class)]
-        if (part := _part_of_another(run, accepted)) is not None:
+        if (part := _part_of_another(run, accepted, apply.reentrant is True)) is not None:
             yield _report(apply, Remark(part.node, "this class is accepted, and so is one that contains it"))
     for outer_event in run.of(Checkpointing):
         nested = nested_checkpoint(run, outer_event)
@@ -662,12 +682,13 @@ def _wrapper_around(module: Value) -> CheckpointWrap | None:
     return None
 
 
-def _part_of_another(run: Run, accepted: list[Class]) -> Class | None:
-    """The accepted class whose objects run inside those of another accepted class."""
+def _part_of_another(run: Run, accepted: list[Class], is_reentrant: bool) -> Class | None:
+    """The accepted class whose objects run inside those of another accepted class, once more than in that alone."""
     for whole in accepted:
         inside = run.bodies.of(whole.instance).modules
         for part in accepted:
-            if part is not whole and any(getattr(module, "cls", None) is part for module in inside):
+            is_inside = part is not whole and any(getattr(module, "cls", None) is part for module in inside)
+            if is_inside and (is_reentrant or is_run_before_more(run, whole, part)):
                 return part
     return None
 

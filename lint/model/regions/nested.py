@@ -245,6 +245,20 @@ def _are_parts(calls: list[Call]) -> bool:
     return None not in kinds and len(kinds) == sum(map(len, classes.values())) == len(classes) <= _PARTS
 
 
+def is_run_before_more(run: Run, whole: Class, part: Class) -> bool:
+    """Whether the forward pass of ``whole`` runs a ``part``, and after it a layer that keeps tensors.
+
+    The recomputation of a non-reentrant checkpoint stops where it has the last tensor that was saved: a part behind
+    that does not run in it.
+    """
+    bodies = (run.bodies.calls_in(target.function) for target in call_targets(whole.instance))
+    for calls in bodies:
+        runs = (it for it in calls if any(isinstance(way, Instance) and way.cls is part for way in options(it.func)))
+        if any(_keeps(later, call, {}) for call in runs for later in calls):
+            return True
+    return False
+
+
 def _wrapped_here(run: Run, call: Call) -> CheckpointWrap | None:
     """The wrapping of the module that ``call`` runs."""
     if not isinstance(call.func, Result):
