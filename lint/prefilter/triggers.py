@@ -277,6 +277,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("apply_activation_checkpointing", "backward"),
         ("activation_checkpointing", "FSDPStrategy", "backward"),
         ("checkpointing_enable", "backward"),
+        ("backward", "prepare_model_for_kbit_training"),
     ),
     (
         ("utils.checkpoint", "random"),

@@ -232,8 +232,98 @@ def clipped(batches):
         loss.backward()
         optimizer.step()
 ```
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+VOICES = ("narrator", "dialogue")
+
+def setup():
+    base = AutoModelForCausalLM.from_pretrained("base")
+    base.gradient_checkpointing_enable()
+    model = get_peft_model(base, LoraConfig(), adapter_name=VOICES[0])
+    model.add_adapter(VOICES[1], LoraConfig())
+    return model.train()
+
+def joint_loss(model, batches):
+    parts = []
+    for voice in VOICES:
+        model.set_adapter(voice)  # error
+        parts.append(model(**batches[voice]).loss)
+    return sum(parts) / len(parts)
+
+def run(loader):
+    model = setup()
+    for batches in loader:
+        joint_loss(model, batches).backward()
+```
+```python
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+def run(loader):
+    base = AutoModelForCausalLM.from_pretrained("base", quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+    base = prepare_model_for_kbit_training(base, gradient_checkpointing_kwargs={"use_reentrant": False})
+    model = get_peft_model(base, LoraConfig(), adapter_name="policy")
+    model.load_adapter("first", adapter_name="reference")
+    model.train()
+    for batch in loader:
+        model.set_adapter("policy")
+        wanted = model(**batch).loss
+        model.set_adapter("reference")  # error
+        with torch.no_grad():
+            reference = model(**batch).loss
+        (wanted - reference).backward()
+```
 
 ## Good
+```python
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+VOICES = ("narrator", "dialogue")
+
+def setup():
+    base = AutoModelForCausalLM.from_pretrained("base")
+    base.gradient_checkpointing_enable()
+    model = get_peft_model(base, LoraConfig(), adapter_name=VOICES[0])
+    model.add_adapter(VOICES[1], LoraConfig())
+    return model.train()
+
+def losses(model, batches):
+    parts = []
+    for voice in VOICES:
+        model.set_adapter(voice)
+        loss = model(**batches[voice]).loss
+        loss.backward()
+        parts.append(loss.detach())
+    return sum(parts) / len(parts)
+
+def run(loader):
+    model = setup()
+    for batches in loader:
+        print(losses(model, batches))
+```
+```python
+import torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+def run(loader):
+    base = AutoModelForCausalLM.from_pretrained("base", quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+    base = prepare_model_for_kbit_training(base, use_gradient_checkpointing=False)
+    model = get_peft_model(base, LoraConfig(), adapter_name="policy")
+    model.load_adapter("first", adapter_name="reference")
+    model.train()
+    for batch in loader:
+        model.set_adapter("policy")
+        wanted = model(**batch).loss
+        model.set_adapter("reference")
+        with torch.no_grad():
+            reference = model(**batch).loss
+        (wanted - reference).backward()
+```
 ```python
 import torch
 import torch.nn as nn
@@ -575,7 +665,7 @@ from typing import TYPE_CHECKING
 from ..facts.origin import origin
 from ..facts.values import Instance, Result, Value
 from ..finding import Severity
-from ..model.events import Backward, BlockWrapping, Checkpoint, HfEnable, TorchCheckpoint
+from ..model.events import Backward, BlockWrapping, Checkpoint, HfEnable, KbitPrepare, TorchCheckpoint
 from ..model.flow.frames import call_beside, comes_behind
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
@@ -601,7 +691,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT114", "state-change-before-backward", Severity.ERROR
-NEEDS = together(Backward, (TorchCheckpoint, BlockWrapping, HfEnable))
+NEEDS = together(Backward, (TorchCheckpoint, BlockWrapping, HfEnable, KbitPrepare))
 
 
 def check(run: Run) -> Iterator[Report]:

@@ -383,7 +383,7 @@ from ..model.conditions.guards import own_guards
 from ..model.events import FlagWrite, OverwrittenEnable, TorchCheckpoint, UncalledEnable
 from ..model.flow.iterations import bound_each_iteration
 from ..model.known_models.model_families import family_of
-from ..model.known_models.plain_stacks import has_plain_stacks
+from ..model.known_models.plain_stacks import BASES, has_plain_stacks
 from ..model.known_models.transformers_layers import model_of_layer
 from ..model.libraries.finished_models import finished_model, trainer_may_enable
 from ..model.libraries.sharding import is_in, root
@@ -515,6 +515,7 @@ def _is_stack(obj: Value) -> bool:
     depth = 0
     while isinstance(obj, Attr) and obj.name in _STACKS and depth < 4:
         obj, depth = obj.base, depth + 1
+    obj = obj.base if isinstance(obj, Attr) and obj.name in BASES else obj
     models = options(unwrapped(obj))
     return depth > 0 and is_hf_model(obj) and all(family_of(model) or has_plain_stacks(model) for model in models)
 

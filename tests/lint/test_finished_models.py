@@ -237,3 +237,20 @@ def test_an_encoder_of_pictures_or_sound_does_not_read_its_flag(made):
 
 def test_an_encoder_of_weights_that_are_not_known_is_left_alone():
     assert codes(f'from transformers import AutoModel\nmodel = AutoModel.from_pretrained("own/model"){SET}') == []
+
+
+#: Models with a head, and the name under which they keep the model itself.
+WITH_HEADS = {
+    "VideoMAEForVideoClassification": "videomae",
+    "Dinov2ForImageClassification": "dinov2",
+    "SwinForImageClassification": "swin",
+    "Wav2Vec2ForCTC": "wav2vec2",
+    "HubertForSequenceClassification": "hubert",
+}
+
+
+@pytest.mark.parametrize("name", WITH_HEADS)
+def test_the_encoder_below_a_head_does_not_read_its_flag(name):
+    made = f'from transformers import {name}\nmodel = {name}.from_pretrained("own")\n'
+    assert codes(f"{made}model.{WITH_HEADS[name]}.encoder.gradient_checkpointing = True\n") == ["CKPT205"]
+    assert codes(f"{made}model.{WITH_HEADS[name]}.encoder.layerdrop = 0.0\n") == []

@@ -17,7 +17,14 @@ _FAMILIES = (
     *("Data2VecVision", "Dinov2", "Dinov2WithRegisters", "Hiera", "PvtV2", "Swin", "Swinv2", "VideoMAE", "Yolos"),
     *("Hubert", "WavLM", "Wav2Vec2", "Whisper"),
 )
-_CLASSES = re.compile(rf"transformers\.(?:(?:{'|'.join(_FAMILIES)})Model|WhisperForConditionalGeneration)\b")
+_CLASSES = re.compile(rf"transformers\.(?:{'|'.join(_FAMILIES)})(?:Model|For\w+)\b")
+#: Under which name a model with a head of these families keeps the model itself; for Whisper it is `model`.
+BASES = frozenset(
+    (
+        *("data2vec_vision", "dinov2", "dinov2_with_registers", "hiera", "pvt_v2", "swin", "swinv2", "videomae"),
+        *("hubert", "wavlm", "wav2vec2"),
+    )
+)
 #: Weights on the Hub that an Auto class makes such a model of.
 _WEIGHTS = {
     "Dinov2": r"facebook/dinov2-(small|base|large|giant)",

@@ -20,6 +20,7 @@ from ..events.extract import args_of
 from ..flow.lifetimes import surely_done
 from ..types import is_hf_model, unwrapped, whole_model
 from ..variant import hf_kwargs_reentrant
+from .quantized import is_quantized
 from .trainer import enable_reentrant, is_enabled, overriding_trainer, trainer_reentrant, trainers_of
 
 if TYPE_CHECKING:
@@ -110,11 +111,17 @@ def is_checkpointed(run: Run, model: Value, forward: Call) -> bool:
         return False
     enabled = [it.call for it in run.uses.enables.of(unwrapped(model)) if _is(whole_model(it.model), model)]
     enabled += [event.call for event in run.of(ApplyCheckpointing) if _is(event.model, model)]
+    enabled += [event.call for event in run.of(KbitPrepare) if _is(event.model, model) and _switches_on(run, event)]
     if any(surely_done(run, call, forward) for call in enabled) or _holds_enabled_model(run, model, forward):
         return True
     if any(wrappers_in(run, model)):
         return True
     return any(sure_checkpoints_in(run, model))
+
+
+def _switches_on(run: Run, prepare: KbitPrepare) -> bool:
+    """Whether the preparation certainly switches checkpointing on: peft does so for a quantized model only."""
+    return prepare.is_on and is_quantized(run, prepare.model, prepare.place) is True
 
 
 def _holds_enabled_model(run: Run, model: Value, forward: Call) -> bool:

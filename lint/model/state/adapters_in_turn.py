@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes, uncounted
+from ...facts.nodes import all_nodes, is_inside, uncounted
 from ...facts.parameters import positional_names
 from ...facts.values import Method, one
 from ..flow.frames import call_beside, iteration_of
@@ -30,16 +30,23 @@ def adapters_in_turn(run: Run, model: Value, forward: Call, backward: Call) -> I
         forward: Its call, in a loop that sums up losses.
         backward: What gets the sum, behind the loop.
     """
-    own = call_beside(run, forward, backward) or forward
+    beside = call_beside(run, forward, backward)
+    own = beside or forward
     loop = _loop_left(own, backward)
-    if loop is None or not _sums_up(run, loop, backward) or not _has_several(run, loop, own):
+    if loop is not None:
+        is_summed = _sums_up(run, loop, backward)
+    else:
+        # A function that goes through the adapters gives the sum to whoever calls `backward()`.
+        own, loop = forward, _loop_of_helper(forward) if beside is not None else None
+        is_summed = loop is not None and _gives_sum(run, loop, forward)
+    if loop is None or not is_summed or not _has_several(run, loop, own):
         return
     variables = names_in(loop.target)
     for call in run.method_calls("set_adapter"):
-        change = call_beside(run, call, backward) or call
-        beside = iteration_of(change) == iteration_of(own) and not call.place.excludes(forward.place)
+        change = call_beside(run, call, own) or call
+        is_together = iteration_of(change) == iteration_of(own) and not call.place.excludes(forward.place)
         given = _written_beside(call, change)
-        if beside and one(unwrapped(call.receiver), model) and any(variables & names_in(part) for part in given):
+        if is_together and one(unwrapped(call.receiver), model) and any(variables & names_in(part) for part in given):
             yield change
 
 
@@ -68,10 +75,28 @@ def _sums_up(run: Run, loop: ast.For | ast.comprehension, backward: Call) -> boo
     """Whether what ``backward`` gets keeps, in ``loop``, what it had: `total += loss`, `losses.append(loss)`."""
     if isinstance(loop, ast.comprehension):
         return not any(isinstance(node, ast.Subscript) for node in all_nodes(backward.node))
-    wanted = names_in(backward.node)
-    for node in all_nodes(body_around(run, backward)):
+    return _keeps_for(loop, names_in(backward.node), body_around(run, backward))
+
+
+def _loop_of_helper(forward: Call) -> ast.For | None:
+    """The only loop around ``forward`` in its function."""
+    loops = forward.place.loops
+    return loops[0] if len(loops) == 1 and isinstance(loops[0], ast.For) else None
+
+
+def _gives_sum(run: Run, loop: ast.For, forward: Call) -> bool:
+    """Whether the function around ``forward`` returns, behind ``loop`` alone, what that sums up."""
+    body = body_around(run, forward)
+    returns = [node for node in all_nodes(body) if isinstance(node, ast.Return)]
+    return len(returns) == 1 and not is_inside(returns[0], loop) and _keeps_for(loop, names_in(returns[0]), body)
+
+
+def _keeps_for(loop: ast.For, asked: frozenset[str], body: ast.AST) -> bool:
+    """Whether ``loop`` adds to one of the names ``asked`` for, or to what ``body`` makes one of them of."""
+    wanted = asked
+    for node in all_nodes(body):
         match node:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in names_in(backward.node):
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if name in asked:
                 wanted = wanted | names_in(value)
     return any(name in wanted for statement in loop.body for node in all_nodes(statement) for name in _kept(node))
 
