@@ -66,14 +66,14 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        self.attn, self.mlp = nn.Linear(8, 8), nn.Linear(8, 8)
+        self.attn, self.mlp = nn.MultiheadAttention(8, 2), nn.Linear(8, 8)
 
 def groups():
     net = Net()
     net.attn = checkpoint_wrapper(net.attn)
     whole = [p for n, p in net.named_parameters() if n.startswith("attn.")]
     other = [p for n, p in net.named_parameters() if n == "mlp.weight"]
-    return whole, other, [p for n, p in net.named_parameters() if n == "attn.weight"]  # error
+    return whole, other, [p for n, p in net.named_parameters() if n == "attn.in_proj_weight"]  # error
 ```
 
 ```python

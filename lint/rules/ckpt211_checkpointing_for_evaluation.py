@@ -234,16 +234,12 @@ def _is_handed_on(run: Run, model: Value, uses: list[Call]) -> bool:
 
 
 def _only_evaluates(write: Write, uses: list[Call]) -> bool:
-    """Whether a plain object, or a module, keeps what is written and uses the model, always without gradients."""
-    if (
-        not isinstance(write.obj, Instance)
-        or write.is_item
-        or not (is_plain(write.obj.cls) or is_torch_module(write.obj.cls))
-        or not _are_gradient_free(uses)
-    ):
+    """Whether a plain object, or the `forward` of a module, uses what it keeps, always without gradients."""
+    if not isinstance(write.obj, Instance) or write.is_item or not _are_gradient_free(uses):
         return False
-    around = [call.place.function for call in uses]
-    return any(function is not None and function.owner is write.obj.cls for function in around)
+    cls = write.obj.cls
+    around = [function for call in uses if (function := call.place.function) is not None and function.owner is cls]
+    return any(is_plain(cls) or (is_torch_module(cls) and function.name == "forward") for function in around)
 
 
 def _is_shown(run: Run, call: Call) -> bool:

@@ -111,7 +111,7 @@ HELPED = "def freeze(model, *, n=0):\n    for layer in model.roberta.encoder.lay
         ("freeze(model, n=8)", ["CKPT405"]),
         ("freeze(model)", []),
         ("freeze(model, **options)", []),
-        ("functools.partial(freeze, n=8)(model)", []),
+        ("functools.partial(freeze, n=8)(model)", ["CKPT405"]),
     ],
 )
 def test_how_many_layers_a_call_says(call: str, expected: list[str]) -> None:

@@ -46,12 +46,15 @@ def _found(call: str, norm: str) -> list[str]:
         "checkpoint_seq(self.blocks, x)",
         "checkpoint_seq(self.blocks, x, every=2, flatten=True)",
         "checkpoint_seq([*self.blocks], x, skip_last=False)",
-        "checkpoint(self.blocks, x)",
     ],
 )
 def test_running_statistics_in_regions_of_timm(call):
     assert _found(call, "nn.BatchNorm1d(8)") == ["CKPT106"]
     assert _found(call, "nn.LayerNorm(8)") == []
+
+
+def test_running_statistics_in_a_region_of_the_whole_model():
+    assert _found("checkpoint(self.blocks, x)", "nn.BatchNorm1d(8)") == ["CKPT106", "CKPT403"]
 
 
 def test_the_last_block_of_timm_may_be_left_out():

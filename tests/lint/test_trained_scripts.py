@@ -182,7 +182,12 @@ def test_a_counter_is_found_behind_wrappers():
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
-    [("nn.MultiheadAttention", ["CKPT208"]), ("nn.Conv2d", ["CKPT208"]), ("nn.Linear", ["CKPT403"]), ("nn.Module", [])],
+    [
+        ("nn.MultiheadAttention", ["CKPT208"]),
+        ("nn.Conv2d", ["CKPT208"]),
+        ("nn.Linear", ["CKPT403"]),
+        ("nn.Module", ["CKPT404"]),
+    ],
 )
 def test_a_check_for_a_class_that_the_model_does_not_hold(asked, expected):
     apply = f"apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, {asked}))"

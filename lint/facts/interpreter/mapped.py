@@ -1,4 +1,4 @@
-"""`map` and `filter` as the comprehensions that they stand for: `(Block(width) for width in widths)`."""
+"""`map`, and `filter(None, ...)`, as the comprehensions that they stand for: `(Block(width) for width in widths)`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ def as_comprehension(walk: Walk, node: ast.Call) -> ast.GeneratorExp | None:
             is_builtin = isinstance(found, Ref) and found.name == f"builtins.{name}"
             if not is_builtin or any(isinstance(argument, ast.Starred) for argument in node.args):
                 return None
+            if name == "filter" and not (isinstance(called, ast.Constant) and called.value is None):
+                return None
             made: ast.GeneratorExp | None = getattr(node, _FIELD, None)
             if made is None:
-                made = _mapped(node, called, passed) if name == "map" else _filtered(node, called, passed[0])
+                made = _mapped(node, called, passed) if name == "map" else _without_gaps(node, passed[0])
                 setattr(node, _FIELD, made)
             return made
     return None
@@ -44,11 +46,9 @@ def _mapped(node: ast.Call, called: ast.expr, passed: list[ast.expr]) -> ast.Gen
     return made
 
 
-def _filtered(node: ast.Call, asked: ast.expr, passed: ast.expr) -> ast.GeneratorExp:
+def _without_gaps(node: ast.Call, passed: ast.expr) -> ast.GeneratorExp:
     target, element, tested = ast.Name("<0>", ast.Store()), ast.Name("<0>", ast.Load()), ast.Name("<0>", ast.Load())
-    is_none = isinstance(asked, ast.Constant) and asked.value is None
-    test = tested if is_none else ast.Call(asked, [tested], [])
-    made = ast.GeneratorExp(element, [ast.comprehension(target, passed, [test], 0)])
-    for part in (made, target, element, tested, *(() if is_none else (test,))):
+    made = ast.GeneratorExp(element, [ast.comprehension(target, passed, [tested], 0)])
+    for part in (made, target, element, tested):
         stands_for(part, node)
     return made

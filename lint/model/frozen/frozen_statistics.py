@@ -128,7 +128,8 @@ def _is_in_eval_mode(run: History, switches_off: tuple[ModeSwitch, ...], norm: V
     for switch in switches_off:
         walked = any(_is_or_walked(option, norm) for option in options(switch.receiver))
         back = any(same(switch.receiver, other) for other in switched_on)
-        if _is_about_norms(switch.place) or ((walked or _holds(switch.receiver, norm)) and not back):
+        holds = any(_holds(held, norm) for held in (switch.receiver, unwrapped(switch.receiver)))
+        if _is_about_norms(switch.place) or ((walked or holds) and not back):
             return True
     return False
 
