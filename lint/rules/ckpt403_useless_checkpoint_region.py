@@ -398,6 +398,7 @@ Measured on torch 2.13: 24 blocks hold 6.31 MB without, 6.29 to 6.31 MB with suc
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import source_text
@@ -520,10 +521,22 @@ def _light_kind(called: Value) -> str:
 
 def _runs_others(run: Run, node: ast.AST) -> bool:
     """Whether the checkpoint at ``node``, in a function that others call, also runs what is worth it."""
-    written = {_decided_at(event) for event in run.of(FunctionCheckpoint) if event.node is node}
-    beside = [event for event in run.of(FunctionCheckpoint) if _decided_at(event) in written]
+    written, decided = _by_place(run)
+    beside = [event for at in written.get(node, ()) for event in decided[at]]
     kinds = [_light_kind(entered_by(run, event)) for event in beside]
     return any(kinds) and not all(kinds)
+
+
+@lru_cache(maxsize=1)
+def _by_place(run: Run) -> tuple[dict[ast.AST, set[ast.Call]], dict[ast.Call, list[FunctionCheckpoint]]]:
+    """By the node of a checkpoint the calls that say how, and by each of these the checkpoints that it decides."""
+    written: dict[ast.AST, set[ast.Call]] = {}
+    decided: dict[ast.Call, list[FunctionCheckpoint]] = {}
+    for event in run.of(FunctionCheckpoint):
+        at = _decided_at(event)
+        written.setdefault(event.node, set()).add(at)
+        decided.setdefault(at, []).append(event)
+    return written, decided
 
 
 def _decided_at(event: FunctionCheckpoint) -> ast.Call:
