@@ -251,8 +251,8 @@ def is_run_before_more(run: Run, whole: Class, part: Class) -> bool:
     The recomputation of a non-reentrant checkpoint stops where it has the last tensor that was saved: a part behind
     that does not run in it.
     """
-    bodies = (run.bodies.calls_in(target.function) for target in call_targets(whole.instance))
-    for calls in bodies:
+    own = (it for it in run.bodies.of(whole.instance).functions if it.owner in (whole, *ancestors(whole)))
+    for calls in map(run.bodies.calls_in, own):
         runs = (it for it in calls if any(isinstance(way, Instance) and way.cls is part for way in options(it.func)))
         if any(_keeps(later, call, {}) for call in runs for later in calls):
             return True
