@@ -46,6 +46,7 @@ class Run(History):
     """The events of a program that a run comes to, and what holds for all of it."""
 
     __slots__ = (
+        "_checkpoints",
         "_detached_losses",
         "_enabling",
         "_idle",
@@ -74,6 +75,7 @@ class Run(History):
         self._losses: Losses | None = None
         self._detached_losses: Losses | None = None
         self._is_compiled: bool | None = None
+        self._checkpoints: dict[ast.AST, list[Checkpointing]] | None = None
 
     @property
     def losses(self) -> Losses:
@@ -185,8 +187,17 @@ class Run(History):
 
     def running_again(self, node: ast.AST) -> frozenset[ast.AST]:
         """The functions that run again because of the checkpoint at ``node``; none for other calls."""
-        here = (event for event in self.of(Checkpointing) if event.node is node)
-        return frozenset(function.node for event in here for function in self.region(event).functions)
+        return frozenset(
+            function.node for event in self.checkpoints_at(node) for function in self.region(event).functions
+        )
+
+    def checkpoints_at(self, node: ast.AST) -> list[Checkpointing]:
+        """The checkpoints that ``node`` makes, in program order; several where it is met several times."""
+        if self._checkpoints is None:
+            self._checkpoints = {}
+            for event in self.of(Checkpointing):
+                self._checkpoints.setdefault(event.node, []).append(event)
+        return self._checkpoints.get(node, [])
 
     def enables(self, node: ast.AST) -> bool:
         """Whether ``node`` is a call that makes something checkpointed, or says how."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..objects.attributes import get_attribute
 from ..objects.children import hold_given
-from ..objects.classes import ancestors, is_dataclass, is_plain
+from ..objects.classes import ancestors, is_dataclass, is_plain, method_of
 from ..objects.containers import GAP, elements, length_of
 from ..objects.dataclass_fields import attributes_as_dict
 from ..values import (
@@ -163,9 +163,8 @@ def _instantiate(walk: Walk, cls: Class, call: Call) -> Value:
 
 def _finish(walk: Walk, instance: Instance, call: Call) -> None:
     """Run ``__post_init__``, which the constructor of a dataclass calls at its end."""
-    owners = (instance.cls, *ancestors(instance.cls))
-    found = next((owner.body["__post_init__"] for owner in owners if "__post_init__" in owner.body), None)
-    if isinstance(found, Function):
+    found = method_of(instance.cls, "__post_init__")
+    if found is not None:
         run = Call(call.node, found, walk.place, call.order)
         run.open_args = True  # It gets the fields that are for the constructor alone (`InitVar`).
         walk.follow(found, run, instance)

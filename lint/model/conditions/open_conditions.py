@@ -56,17 +56,18 @@ def open_conditions(run: Run, report: Report) -> _Guards:
         # A finding about something else speaks of what happens while checkpointing is on.
         enabling = (remark.node for remark in report.notes if run.enables(remark.node))
         around += [place.guards for node in enabling for place in run.places(node)]
-    inside, made = run.running_again(report.node), _made_under(run, report.node) | _recording(run, report.node)
+    checkpoints = [it for it in run.checkpoints_at(report.node) if isinstance(it, Checkpoint)]
+    inside, made = run.running_again(report.node), _made_under(checkpoints) | _recording(checkpoints)
     found = [_open(run, rests, inside, _known(guards) | made) for guards in around]
     return min(found, key=len)
 
 
-def _made_under(run: Run, node: ast.AST) -> frozenset[tuple[ast.AST, bool]]:
-    """The conditions under which what the checkpoint at ``node`` runs was made: where it runs, they held.
+def _made_under(checkpoints: list[Checkpoint]) -> frozenset[tuple[ast.AST, bool]]:
+    """The conditions under which what ``checkpoints``, all of one call, run was made: where it runs, they held.
 
     Not as text: `self.distil` asks for another attribute in another class.
     """
-    entered = [event.function for event in run.of(Checkpoint) if event.node is node]
+    entered = [event.function for event in checkpoints]
     # None cannot be called: where the rest is one object, it is that.
     meant = {id(it): it for value in entered for it in options(value) if not is_none(it)}
     value = next(iter(meant.values())) if len(meant) == 1 else None
@@ -75,10 +76,9 @@ def _made_under(run: Run, node: ast.AST) -> frozenset[tuple[ast.AST, bool]]:
     return frozenset((guard.test, guard.taken) for guard in guards)
 
 
-def _recording(run: Run, node: ast.AST) -> _Known:
-    """That gradients are on, where a non-reentrant checkpoint at ``node`` runs in training: both times."""
-    entered = [event for event in run.of(Checkpoint) if event.node is node]
-    is_recording = bool(entered) and all(event.reentrant is False for event in entered)
+def _recording(checkpoints: list[Checkpoint]) -> _Known:
+    """That gradients are on, where non-reentrant ``checkpoints`` run in training: both times."""
+    is_recording = bool(checkpoints) and all(event.reentrant is False for event in checkpoints)
     return frozenset(conjuncts(_GRADIENTS, True)) if is_recording else frozenset()
 
 

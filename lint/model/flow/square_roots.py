@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.exclusion import parts_that_hold
 from ...facts.nodes import all_nodes
-from ...facts.objects.classes import method_of, related
+from ...facts.objects.classes import related
 from ...facts.origin import origin
 from ...facts.parameters import positional_names
-from ...facts.values import Class, equals, options
+from ...facts.values import equals, options
 from ..calls.call_targets import call_targets
+from ..calls.constructors import constructions
 from ..calls.put_back import given_for
 from ..conditions.constructed import function_around
 from ..texts.text_values import bound_in
@@ -204,8 +205,7 @@ def _passed(run: History, function: Function | None, name: ast.AST) -> ast.expr 
     """The one expression that calls of ``function`` give for its parameter ``name``; None for several."""
     if function is None or not isinstance(name, ast.Name) or name.id not in positional_names(function.node):
         return None
-    built = (it for it in run.program.calls if isinstance(it.func, Class))
-    calls = [it for it in built if isinstance(it.func, Class) and method_of(it.func, "__init__") is function]
+    calls = [*constructions(run, function)]
     skips = bool(calls) or function.owner is not None
     names = positional_names(function.node)[skips:]
     given = [call.written_arguments(names).get(name.id) for call in calls or run.calls_of(function)]
