@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._pytree import tree_iter
 
 from ..anatomy.model import around_layers
@@ -33,19 +34,37 @@ OUTSIDE = ""
 class Held:
     """Bytes of distinct storages, by the layer that saved them first; parameters never count."""
 
-    by_layer: dict[str, int] = field(default_factory=dict)
-    seen: set[int] = field(default_factory=set)
+    #: By storage, as a weak reference: an address may be given to another storage, a referenced one may not.
+    _saved: dict[StorageWeakRef, tuple[str, int]] = field(default_factory=dict)
 
     def add(self, layer: str, storage: torch.UntypedStorage) -> None:
         """Count the storage, once."""
-        if storage.data_ptr() not in self.seen:
-            self.seen.add(storage.data_ptr())
-            self.by_layer[layer] = self.by_layer.get(layer, 0) + storage.nbytes()
+        self._saved.setdefault(StorageWeakRef(storage), (layer, storage.nbytes()))  # type: ignore[no-untyped-call]
+
+    def settle(self) -> None:
+        """A forward is over: forget the storages that went with a graph that nobody can call backward on."""
+        self._saved = {
+            storage: saved
+            for storage, saved in self._saved.items()
+            if not storage.expired()  # type: ignore[no-untyped-call]
+        }
+
+    def __reduce__(self) -> tuple[type[Held], tuple[()]]:
+        # A copy or a pickle of the model carries its hooks; a weak reference that is copied would be released twice.
+        return Held, ()
+
+    @property
+    def by_layer(self) -> dict[str, int]:
+        """Bytes of each layer that holds any."""
+        found: dict[str, int] = {}
+        for layer, nbytes in self._saved.values():
+            found[layer] = found.get(layer, 0) + nbytes
+        return found
 
     @property
     def total(self) -> int:
         """Bytes in all."""
-        return sum(self.by_layer.values())
+        return sum(nbytes for _, nbytes in self._saved.values())
 
 
 class Meter:
@@ -156,6 +175,7 @@ class Meter:
     def _leave_model(self, output: Any) -> None:
         if self._context is not None:
             self._live.add(output, 1, 0)
+            self.held.settle()
         self._close()
 
     def _begin_group(self) -> None:
