@@ -386,7 +386,7 @@ def _shows_none(model: Value, asked: list[Value]) -> bool:
 def _shown(model: Value) -> ModuleTree | None:
     """The kinds of all modules of the model; None when some are not shown."""
     tree = module_tree(model)
-    return tree if tree is not None and (tree.own or tree.torch) else None
+    return tree if tree is not None and tree.is_whole and (tree.own or tree.torch) else None
 
 
 def _is_none_of(tree: ModuleTree, asked: Value) -> bool:

@@ -357,7 +357,7 @@ def _may_hold(frozen: Value, modules: tuple[Value, ...]) -> bool:
     if tree is None or not isinstance(frozen, Instance):
         return True
     built = parts_built(frozen)
-    return any(_is_part(module, tree.own, built) for module in modules)
+    return any(_is_part(option, tree.own, built) for module in modules for option in options(module))
 
 
 def _with_held(module: Value, depth: int = _DEPTH) -> Iterator[Value]:
@@ -375,7 +375,7 @@ def _is_part(module: Value, classes: Collection[Class], built: Collection[ast.AS
             return any(it in classes for it in (cls, *ancestors(cls)))
         case Result(call):
             return call.node in built
-    return True
+    return not isinstance(module, Function)  # What a function reads is among the modules that are asked for.
 
 
 def _frozen_by_name(run: History) -> Iterator[Value]:

@@ -29,7 +29,8 @@ def is_frozen_with_model(run: History, module: Result) -> bool:
 def is_built_frozen(run: History, module: Instance) -> bool:
     """Whether such a model holds ``module``, an object of the program, with all that this is made of."""
     built = parts_built(module) if module.copied_by is None else set()
-    return bool(built) and module_tree(module) is not None and built <= _frozen_parts(run)
+    tree = module_tree(module) if built else None
+    return tree is not None and tree.is_whole and built <= _frozen_parts(run)
 
 
 @lru_cache(maxsize=1)

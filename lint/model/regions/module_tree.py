@@ -9,6 +9,8 @@ from ...facts.objects.classes import ancestors, is_plain
 from ...facts.objects.containers import container_kind, given_to, held_by, is_module_list
 from ...facts.objects.own_fields import fields_of
 from ...facts.values import (
+    Attr,
+    Call,
     Class,
     Const,
     Dict,
@@ -36,12 +38,19 @@ _WITHOUT_MODULES = frozenset(("lightning.LightningModule", "pytorch_lightning.Li
 #: They keep what they are given by keyword.
 _SETTINGS = frozenset(("types.SimpleNamespace", "argparse.Namespace"))
 
+#: They build models of their own classes, and tokenizers.
+_LIBRARIES = ("transformers.", "diffusers.", "timm.", "torchvision.")
+
 
 class ModuleTree(NamedTuple):
-    """What a model holds: classes of the file, and classes of `torch.nn` by their canonical names."""
+    """What a model holds: classes of the program, and classes of `torch.nn` by their canonical names.
+
+    ``is_whole`` is false where libraries build parts of it, whose modules are none of the program's.
+    """
 
     own: tuple[Class, ...]
     torch: frozenset[str]
+    is_whole: bool
 
 
 def module_tree(model: Value) -> ModuleTree | None:
@@ -49,6 +58,7 @@ def module_tree(model: Value) -> ModuleTree | None:
     own: dict[int, Class] = {}
     seen: set[tuple[int, int]] = set()
     torch: set[str] = set()
+    is_whole = True
     waiting = [model]
     while waiting:
         held = options(same_object(waiting.pop()))
@@ -69,10 +79,14 @@ def module_tree(model: Value) -> ModuleTree | None:
                     waiting += call.kwargs.values()
                 case Result(call) if call.method == "manual_seed":
                     waiting.append(call.receiver)
+                case Result(call) if _is_made_by_library(call):
+                    is_whole = False
                 case Seq(_, items):
                     waiting += items
                 case Dict(items):
                     waiting += items.values()
+                case Attr(base):
+                    waiting.append(base)
                 case Const() | Template() | Function() | Class() | Partial() | Ref() | Instance():
                     pass
                 case Unknown(node=node) if _is_number(node, held):
@@ -82,7 +96,7 @@ def module_tree(model: Value) -> ModuleTree | None:
     derived = {name for cls in own.values() for name in bases(cls)} - _WITHOUT_MODULES
     torch = torch.union(*map(built_in, derived))
     known = all(name.startswith("torch.nn.") and not holds_given(name) for name in derived)
-    return ModuleTree(tuple(own.values()), frozenset(torch)) if known else None
+    return ModuleTree(tuple(own.values()), frozenset(torch), is_whole) if known else None
 
 
 def may_hold_method(model: Value, function: Function | None) -> bool:
@@ -90,6 +104,13 @@ def may_hold_method(model: Value, function: Function | None) -> bool:
     owner = function.owner if function is not None else None
     tree = module_tree(unwrapped(model)) if owner is not None and not is_plain(owner) else None
     return tree is None or any(owner in (cls, *ancestors(cls)) for cls in tree.own)
+
+
+def _is_made_by_library(call: Call) -> bool:
+    """Whether a library makes something of constants, so that it holds no module of the program."""
+    given = (*call.args, *call.kwargs.values())
+    is_shown = not call.open_args and not call.open_kwargs and all(isinstance(it, Const | Template) for it in given)
+    return is_shown and (canonical(call.name).startswith(_LIBRARIES) or call.name.endswith(".from_pretrained"))
 
 
 def _hands_on(function: str) -> bool:
