@@ -24,6 +24,54 @@ for x, y in torch.utils.data.DataLoader(data):
     opt.step()
 """
 CUT = {
+    "from the second on": """
+        for k, b in enumerate(self.blocks):
+            if k:
+                h = h.detach()
+            h = checkpoint(b, h, use_reentrant=False)
+""",
+    "from the second on, in one expression": """
+        for k, b in enumerate(self.blocks, 1):
+            h = checkpoint(b, h.detach() if 1 < k else h, use_reentrant=False)
+""",
+    "from the second on, under another name": """
+        for k in range(4):
+            if k == 0:
+                given = h
+            else:
+                given = h.detach().requires_grad_()
+            h = checkpoint(self.blocks[k], given, use_reentrant=False)
+""",
+    "the first by itself": """
+        for k, b in enumerate(self.blocks):
+            if k == 0:
+                h = checkpoint(b, h, use_reentrant=False)
+                continue
+            h = checkpoint(b, h.detach(), use_reentrant=False)
+""",
+    "but the first block": """
+        for b in self.blocks:
+            if b is not self.blocks[0]:
+                h = h.detach()
+                h.requires_grad_(True)
+            h = checkpoint(b, h, use_reentrant=False)
+""",
+    "after a flag": """
+        first = True
+        for b in self.blocks:
+            if not first:
+                h = h.detach()
+            first = False
+            h = checkpoint(b, h, use_reentrant=False)
+""",
+    "counted by hand": """
+        i = 0
+        while i < len(self.blocks):
+            if i > 0:
+                h = h.detach()
+            h = checkpoint(self.blocks[i], h, use_reentrant=False)
+            i += 1
+""",
     "entries of a dict": """
         kept, last = {"stem": h}, "stem"
         for name, b in enumerate(self.blocks):
@@ -136,6 +184,36 @@ CUT = {
 """,
 }
 RIGHT = {
+    "some of them": """
+        for k, b in enumerate(self.blocks):
+            if k % 2:
+                h = h.detach()
+            h = checkpoint(b, h, use_reentrant=False)
+""",
+    "from the third on": """
+        for k, b in enumerate(self.blocks):
+            if k > 1:
+                h = h.detach()
+            h = checkpoint(b, h, use_reentrant=False)
+""",
+    "a memory beside": """
+        for k, b in enumerate(self.blocks):
+            memory = h.detach() if k else h
+            h = checkpoint(b, h + memory, use_reentrant=False)
+""",
+    "a residual beside": """
+        for k, b in enumerate(self.blocks):
+            given = h.detach() if k else h
+            h = checkpoint(b, given, use_reentrant=False) + h
+""",
+    "a flag set before": """
+        first = True
+        for k, b in enumerate(self.blocks):
+            first = k == 2
+            if not first:
+                h = h * 1.0
+            h = checkpoint(b, h.detach() if first else h, use_reentrant=False)
+""",
     "a list with gradients": """
         self.kept, self.seen = [h], []
         for b in self.blocks:

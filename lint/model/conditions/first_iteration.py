@@ -6,14 +6,16 @@ import ast
 import operator
 from typing import TYPE_CHECKING
 
+from ...facts.identifiers import names_in
+from ...facts.nodes import is_inside
 from ..regions.free_variables import names_bound_by
 from .guards import own_guards
-from .loop_counters import counters
+from .loop_counters import counters, first_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from ...facts.values import Place
+    from ...facts.values import Guard, Loop, Place
 
 _OPERATIONS: dict[type[ast.AST], Callable[[int, int], int]] = {
     ast.Add: operator.add,
@@ -35,8 +37,41 @@ def depends_on_iteration(place: Place) -> bool:
 
 def runs_in_first_iteration(place: Place) -> bool:
     """Whether the loops around ``place`` certainly come there in their first iteration, other conditions left out."""
-    indices = {name for loop in place.loops for name, is_zero in counters(loop).items() if is_zero}
+    indices = {name: 0 for loop in place.loops for name, is_zero in counters(loop).items() if is_zero}
     return all(_is_taken(test, taken, indices) for test, taken in _conditions_of_iterations(place))
+
+
+def leaves_out_first(guard: Guard, loop: Loop, around: ast.AST) -> bool:
+    """Whether every iteration of ``loop`` but the first one comes to what stands under ``guard``: `if i:`, `i > 0`.
+
+    ``around`` is the function that has the loop.
+    """
+    if not is_inside(guard.test, loop):
+        return False
+    test, taken = guard.plain
+    match test:
+        case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as compares], comparators=[ast.Subscript() as first]):
+            is_first = isinstance(loop, ast.For) and _is_bound_by(loop, left) and _is_first_of(first, loop)
+            return is_first and isinstance(compares, ast.IsNot) is taken
+        case ast.Name() | ast.Compare(left=ast.Name() | ast.Constant(), comparators=[ast.Name() | ast.Constant()]):
+            counts = first_values(loop, around, test)
+            ways = [{name: values[index] for name, values in counts.items()} for index in range(3)]
+            answers = [_value(test, way) for way in ways]
+            return None not in answers and [*map(bool, answers)] == [not taken, taken, taken]
+    return False
+
+
+def _is_bound_by(loop: ast.For, expression: ast.expr) -> bool:
+    return not names_in(expression).isdisjoint(names_in(loop.target))
+
+
+def _is_first_of(node: ast.expr, loop: ast.For) -> bool:
+    """Whether ``node`` is `layers[0]` of the `layers` that ``loop`` goes through."""
+    match node:
+        case ast.Subscript(value=held, slice=ast.Constant(value=0)):
+            iterated = loop.iter.args[0] if isinstance(loop.iter, ast.Call) and loop.iter.args else loop.iter
+            return ast.unparse(held) == ast.unparse(iterated)
+    return False
 
 
 def _conditions_of_iterations(place: Place) -> Iterator[tuple[ast.AST, bool]]:
@@ -55,18 +90,18 @@ def _conjuncts(test: ast.AST) -> Iterator[ast.AST]:
         yield test
 
 
-def _is_taken(test: ast.AST, taken: bool, indices: set[str]) -> bool:
+def _is_taken(test: ast.AST, taken: bool, indices: dict[str, int]) -> bool:
     value = _value(test, indices)
     return value is not None and bool(value) is taken
 
 
-def _value(node: ast.AST, indices: set[str]) -> int | None:
-    """What an expression of ``indices``, each 0, and numbers gives; None when something else decides it."""
+def _value(node: ast.AST, indices: dict[str, int]) -> int | None:
+    """What an expression of ``indices`` and numbers gives; None when something else decides it."""
     match node:
         case ast.Constant(value=int(number)):
             return number
         case ast.Name(id=name):
-            return 0 if name in indices else None
+            return indices.get(name)
         case ast.UnaryOp(op=ast.Not(), operand=inner):
             value = _value(inner, indices)
             return None if value is None else not value

@@ -10,14 +10,16 @@ from ...facts.nodes import all_nodes, returned_by
 from ...facts.parameters import positional_names
 from ...facts.surroundings import parents_in
 from ...facts.values import Method
+from ..conditions.first_iteration import leaves_out_first
 from ..conditions.guards import own_guards
+from ..events import Checkpoint
 from .iterations import changes_by_iteration
-from .statements import base_name, stored_under
+from .statements import base_name, body_around, stored_under
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
-    from ...facts.values import Call, Function
+    from ...facts.values import Call, Function, Guard, Loop
     from ..history import History
 
 
@@ -30,23 +32,76 @@ def receiver_name(call: Call) -> str:
 def cuts_own_result(run: History, cut: Call, event: Call, name: str) -> bool:
     """Whether each iteration of a loop cuts off ``name``, gives that to ``event`` and keeps the result under ``name``.
 
-    Nothing else of the loop reads the variable, or calls something: a loss of each iteration would give gradients all
-    the same.
+    The first iteration may leave ``name`` as it is: it has no result yet. Nothing else of the loop reads the variable,
+    or calls something: a loss of each iteration would give gradients all the same.
     """
     loop = event.place.loops[-1] if event.place.loops else None
     if not isinstance(loop, ast.For | ast.While) or stored_under(run, event) != {name}:
         return False
-    if [*own_guards(cut.place)] != [*own_guards(event.place)]:
+    body = body_around(run, event)
+    if _asked_later(cut, loop, body) != _asked_later(event, loop, body):
         return False
-    is_inside = any(part is cut.node for part in all_nodes(event.node))
-    leaf = _leaf_of(cut.node, loop)
-    kept_under = stored_under(run, cut) if leaf is None else _variable(parents_in(loop).get(leaf))
-    is_kept = kept_under == {name} and any(name in names_in(given) for given in event.node.args[1:])
+    segments = _segments(run, event, name)
     parts = [part for statement in loop.body for part in all_nodes(statement)]
-    if not all(_is_own(part, cut, event) for part in parts if isinstance(part, ast.Call)):
+    if not all(_is_own(part, cut, segments) for part in parts if isinstance(part, ast.Call)):
         return False
-    named = [part for part in parts if isinstance(part, ast.Name) and part.id == name]
-    return (is_inside and len(named) == 2) or (is_kept and len(named) == 4)
+    kept = _kept_under(cut.node, event.node, loop)
+    inputs = [part for argument in event.node.args[1:] for part in all_nodes(argument)]
+    gets_kept = {id(part) for part in inputs if isinstance(part, ast.Name) and part.id == kept}
+    first_inputs = [argument for segment in segments if segment is not event for argument in segment.node.args[1:]]
+    meant = [*first_inputs, *_ways_beside(cut.node, loop)]
+    own = {id(part) for node in meant for part in all_nodes(node)}
+    own |= set() if cut.node in inputs else gets_kept
+    loads = [part for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)]
+    return bool(gets_kept) and all(
+        id(part) in own or _is_marked(part, parts) for part in loads if part.id in (name, kept)
+    )
+
+
+def _asked_later(call: Call, loop: Loop, body: ast.AST) -> list[Guard]:
+    """The conditions around ``call``, but those that leave out the first iteration of ``loop``, in ``body``, alone."""
+    return [guard for guard in own_guards(call.place) if not leaves_out_first(guard, loop, body)]
+
+
+def _segments(run: History, event: Call, name: str) -> list[Call]:
+    """The checkpoints of the loop around ``event`` with results under ``name``, of a first iteration perhaps."""
+    alike = (it.call for it in run.of(Checkpoint) if it.place.loops == event.place.loops)
+    return [call for call in alike if call is event or stored_under(run, call) == {name}]
+
+
+def _kept_under(cut: ast.Call, event: ast.Call, loop: ast.AST) -> str:
+    """The variable in which ``event`` gets what ``cut`` leaves; that of the tensor where it gets it right there."""
+    if any(part is cut for part in all_nodes(event)):
+        return ast.unparse(cut.func.value) if isinstance(cut.func, ast.Attribute) else ""
+    parents = parents_in(loop)
+    around: ast.AST | None = parents.get(_leaf_of(cut, loop) or cut)
+    around = parents.get(around) if isinstance(around, ast.IfExp) else around
+    return next(iter(_variable(around)), "")
+
+
+def _ways_beside(cut: ast.Call, loop: ast.AST) -> list[ast.AST]:
+    """``cut``, what stands beside it in a conditional expression, or what its variable gets in a first iteration."""
+    parents = parents_in(loop)
+    around = parents.get(_leaf_of(cut, loop) or cut)
+    statement = parents.get(around) if isinstance(around, ast.IfExp) else around
+    others = _first_values(statement, parents) if isinstance(statement, ast.Assign) else []
+    return [cut, *([around] if isinstance(around, ast.IfExp) else []), *others]
+
+
+def _first_values(statement: ast.Assign, parents: Mapping[ast.AST, ast.AST]) -> list[ast.AST]:
+    """What the other branch of the condition around ``statement`` assigns to the same variable."""
+    condition, target = parents.get(statement), ast.unparse(statement.targets[0])
+    if not isinstance(condition, ast.If):
+        return []
+    assigned = [part for part in (*condition.body, *condition.orelse) if isinstance(part, ast.Assign)]
+    return [part.value for part in assigned if part is not statement and ast.unparse(part.targets[0]) == target]
+
+
+def _is_marked(name: ast.Name, parts: Sequence[ast.AST]) -> bool:
+    """Whether ``name`` is read for `x.requires_grad_()` alone."""
+    return any(
+        isinstance(part, ast.Attribute) and part.value is name and part.attr == "requires_grad_" for part in parts
+    )
 
 
 def is_read_beside(run: History, cut: Call, event: Call) -> bool:
@@ -91,11 +146,11 @@ def _arguments(node: ast.Call) -> list[ast.expr]:
     return [*node.args, *(word.value for word in node.keywords)]
 
 
-def _is_own(part: ast.Call, cut: Call, event: Call) -> bool:
-    """Whether ``part`` is ``cut`` or ``event``, what that calls or runs, or marks what was cut off; or tells a text."""
+def _is_own(part: ast.Call, cut: Call, segments: Sequence[Call]) -> bool:
+    """Whether ``part`` is ``cut``, one of ``segments``, what that calls or runs, or marks a leaf; or tells a text."""
     marks = isinstance(part.func, ast.Attribute) and part.func.attr == "requires_grad_"
-    own = (cut.node, event.node, event.node.func, *event.node.args[:1])
-    return marks or _tells(part) or any(part is node for node in own)
+    own = [node for it in segments for node in (it.node, it.node.func, *it.node.args[:1])]
+    return marks or _tells(part) or any(part is node for node in (cut.node, *own))
 
 
 def _tells(part: ast.Call) -> bool:
