@@ -7,7 +7,8 @@ model's own calls of `checkpoint`. Also a block of this file that a loop checkpo
 too, and whose `forward` checkpoints one of its parts, or several whose results it adds up
 (`x = x + checkpoint(self.mlp, x)`), or always calls a part that checkpoints itself, as a class does from which both
 derive, and an `apply_activation_checkpointing` whose `check_fn` accepts both a class of this file and a class of its
-parts.
+parts, or two of them for one model. A loop that wraps a part of each block and the block itself counts as well; a
+check that asks for more than classes may choose some of the blocks and does not.
 
 ## Why is this bad?
 With a reentrant variant among them, each level runs the block once more: three forward passes a step instead of two. A
@@ -600,7 +601,9 @@ from ..model.regions.module_tree import may_hold_method
 from ..model.regions.nested import is_run_before_more, nested_checkpoint
 from ..model.report import Remark, Report
 from ..model.types import whole_model
+from ..model.wrapping.check_functions import asks_for_kinds_alone
 from ..model.wrapping.wrapped import wrapped_classes
+from ..model.wrapping.wrapped_twice import wrapped_twice
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -639,9 +642,13 @@ def check(run: Run) -> Iterator[Report]:
         if called is not None:
             yield _report(event, Remark(called.node, "the forward pass checkpoints the block itself"))
     for apply in run.of(BlockWrapping):
-        accepted = [cls for cls in classes_checked(apply.check, run.bodies) if isinstance(cls, Class)]
+        is_plain = all(map(asks_for_kinds_alone, options(apply.check)))
+        accepted = [cls for cls in classes_checked(apply.check, run.bodies) if isinstance(cls, Class) and is_plain]
         if (part := _part_of_another(run, accepted, apply.reentrant is True)) is not None:
             yield _report(apply, Remark(part.node, "this class is accepted, and so is one that contains it"))
+    for event, other, is_part in wrapped_twice(run):
+        what = "a part of these blocks, or all of them, is" if is_part else "the blocks are"
+        yield _report(event, Remark(other.node, f"{what} wrapped here, too"))
     for outer_event in run.of(Checkpointing):
         nested = nested_checkpoint(run, outer_event)
         if nested is not None:

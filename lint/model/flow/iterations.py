@@ -35,6 +35,29 @@ def happens_in_iteration(run: Run, event: Event, loop: Loop) -> bool:
     return any(loop in place.loops for call in event.place.stack for place in run.places(call))
 
 
+def goes_through_all(loop: Loop) -> bool:
+    """Whether ``loop`` surely goes through all of something: `net.blocks`, `enumerate(net.blocks)`, not a slice."""
+    if isinstance(loop, ast.comprehension):
+        return not loop.ifs and _is_whole(loop.iter)
+    leaves = any(isinstance(part, ast.Break) for part in all_nodes(loop))
+    return isinstance(loop, ast.For | ast.AsyncFor) and not leaves and _is_whole(loop.iter)
+
+
+def _is_whole(iterated: ast.expr) -> bool:
+    match iterated:
+        case ast.Attribute():
+            return True
+        case ast.Call(func=ast.Name(id="enumerate" | "list" | "reversed" | "tuple"), args=[inner, *_]):
+            return _is_whole(inner)
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Call(func=ast.Name(id="len"), args=[inner])]):
+            return _is_whole(inner)
+        case ast.Call(func=ast.Attribute(attr="modules" | "children" | "named_children" | "named_modules"), args=[]):
+            return True
+        case ast.Call(func=ast.Attribute(value=inner, attr="items" | "values"), args=[]):
+            return _is_whole(inner)
+    return False
+
+
 def is_last_iteration(loop: Loop, node: ast.AST) -> bool:
     """Whether ``loop`` is left after the statement with ``node``, so that no other iteration binds its names."""
     return not isinstance(loop, ast.comprehension) and _leaves(loop.body, node, own=True)

@@ -13,8 +13,10 @@ from ...facts.values import Class, Instance, Method, Result, options
 from ..calls.call_targets import call_targets
 from ..calls.put_back import given_for
 from ..conditions.constructed import comes_out_as
+from ..conditions.first_iteration import depends_on_iteration
 from ..conditions.guards import own_guards, own_loops, tests_gradients, tests_training
 from ..events import BlockWrapping, Checkpoint, Checkpointing, CheckpointSequential, CheckpointWrap
+from ..flow.iterations import goes_through_all
 from ..flow.mentions import attributes_in
 from ..names import canonical
 from ..tensors.gradient_free import is_gradient_free
@@ -170,7 +172,7 @@ class _Search(NamedTuple):
         if not are_layers and not _are_parts([call for call in calls if call.node in checkpointed]):
             return None
         for call in calls:
-            inner = self.events.get(id(call.node)) or _wrapped_here(self.run, call)
+            inner = self.events.get(id(call.node)) or _wrapped_inside(self.run, call, self.outer)
             # The same wrapper may be around the block and around a part of it.
             is_other = inner is not None and (inner.node is not self.outer.node or depth < _DEPTH)
             is_inner = isinstance(inner, Checkpoint | CheckpointSequential | CheckpointWrap) and is_other
@@ -265,6 +267,21 @@ def _wrapped_here(run: Run, call: Call) -> CheckpointWrap | None:
         return None
     made = call.func.call.node
     return next((wrap for wrap in run.of(CheckpointWrap) if wrap.node is made), None)
+
+
+def _wrapped_inside(run: Run, call: Call, outer: Checkpointing) -> CheckpointWrap | None:
+    """The wrapping of the module that ``call`` runs, where it surely is in a block that ``outer`` goes around.
+
+    Each may go around some of the blocks: `layers[:6]` and `layers[6:]`.
+    """
+    wrap = _wrapped_here(run, call)
+    if wrap is None or wrap.place.excludes(outer.place):
+        return None
+    is_in_turn = bool(wrap.place.loops) and wrap.place.loops == outer.place.loops
+    if is_in_turn:
+        return None if wrap.place.deeper_than(outer.place) else wrap
+    is_for_all = not depends_on_iteration(wrap.place) and all(map(goes_through_all, own_loops(wrap.place)))
+    return wrap if is_for_all else None
 
 
 def _keeps(later: Call, call: Call, events: dict[int, Checkpointing]) -> bool:

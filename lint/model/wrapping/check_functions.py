@@ -149,6 +149,26 @@ def accepted_parts(check: Value, parts: Iterable[Value]) -> Iterator[Value]:
             yield part
 
 
+def asks_for_kinds_alone(check: Value) -> bool:
+    """Whether ``check`` accepts every module of the classes it names: no other condition, and no `not`, beside them."""
+    question = question_of(check)
+    if question is None:
+        return policy_classes(check) is not None
+    ways = question.values if isinstance(question, ast.BoolOp) and isinstance(question.op, ast.Or) else [question]
+    return all(map(_names_kinds, map(_as_one_question, ways)))
+
+
+def _names_kinds(test: ast.expr) -> bool:
+    match test:
+        case ast.Call(func=ast.Name("isinstance" | "issubclass")):
+            return True
+        case ast.Compare(left=ast.Attribute(value=asked, attr="__name__"), ops=[ast.Is() | ast.Eq() | ast.In()]):
+            return _is_class(asked)
+        case ast.Compare(left=asked, ops=[ast.Is() | ast.Eq() | ast.In()]):
+            return _is_class(asked)
+    return False
+
+
 def asks_by_isinstance(check: Value) -> ast.expr | None:
     """The one `isinstance(module, ...)` that ``check`` consists of; None when it is something else."""
     match question_of(check):
