@@ -804,7 +804,7 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
         ("activation_checkpointing", "FSDPStrategy"),
         "checkpoint_seq",
     ),
-    ("apply_activation_checkpointing",),
+    ("apply_activation_checkpointing", "checkpoint_wrapper"),
     (
         ("checkpointing_enable", "requires_grad"),
         ("checkpointing", "requires_grad", "TrainingArguments"),

@@ -2,7 +2,8 @@
 
 ## What it does
 Flags `apply_activation_checkpointing(model)` without `check_fn` and without `auto_wrap_policy`, and a `check_fn` or a
-policy that says yes to every module: always, or because it asks for nothing but `isinstance(module, nn.Module)`.
+policy that says yes to every module: always, or because it asks for nothing but `isinstance(module, nn.Module)`. A
+function or a loop that puts `checkpoint_wrapper` around every module by hand, and around those in it, counts as well.
 
 ## Why is this bad?
 By default every submodule is wrapped, at every level. A layer inside a block inside a model is recomputed once for each
@@ -18,6 +19,14 @@ def wrap(model):
     apply_activation_checkpointing(model)  # error
     apply_activation_checkpointing(model, check_fn=lambda module: True)  # error
     apply_activation_checkpointing(model, check_fn=lambda module: isinstance(module, nn.Module))  # error
+```
+```python
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+def wrap_all(module):
+    for name, child in module.named_children():
+        wrap_all(child)
+        setattr(module, name, checkpoint_wrapper(child))  # error
 ```
 
 ## Good
@@ -74,9 +83,10 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Function, Method, Value, truth
 from ..finding import Severity
-from ..model.events import ApplyCheckpointing
+from ..model.events import ApplyCheckpointing, CheckpointWrap
 from ..model.report import Report
 from ..model.wrapping.every_module import accepts_every_module
+from ..model.wrapping.wrapped_at_each_level import wraps_each_level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +94,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT404", "checkpoint-everything", Severity.WARNING
-NEEDS = (ApplyCheckpointing,)
+NEEDS = (ApplyCheckpointing, CheckpointWrap)
 VERSIONS = {"torch": ">=1.13"}
 
 
@@ -96,6 +106,13 @@ def check(run: Run) -> Iterator[Report]:
                 event.node,
                 "every module is wrapped, at every level, so inner layers are recomputed once for each level above "
                 "them; pass a `check_fn` that accepts the model's blocks",
+            )
+    for wrap in run.of(CheckpointWrap):
+        if wraps_each_level(run, wrap):
+            yield Report(
+                wrap.node,
+                "every module is wrapped, at every level, so inner layers are recomputed once for each level above "
+                "them; wrap the model's blocks alone",
             )
 
 
