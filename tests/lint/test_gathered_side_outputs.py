@@ -164,3 +164,180 @@ def test_what_modules_append_to_their_own_lists(each: str, later: str) -> None:
 def test_what_only_is_counted_or_shown(each: str, later: str) -> None:
     text = LISTED.replace("EACH", each).replace("LATER", later)
     assert [it.code for it in check_source(text, "net.py")] == []
+
+
+ROUTED = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+class Gate(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.w = nn.Linear(d, 4)
+    def forward(self, x):
+        p = self.w(x).softmax(-1)
+        self.balance = (p.mean(0) ** 2).sum()
+        return p.max(-1, keepdim=True).values
+class Block(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.gate, self.lin = Gate(d), nn.Linear(d, d)
+    def forward(self, x):
+        return x + self.gate(x) * self.lin(x)
+class Net(nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.stem = nn.Linear(d, d)
+        self.blocks = nn.ModuleList(Block(d) for _ in range(3))
+    def body(self, x):
+        x = self.stem(x)
+        for b in self.blocks:
+            x = checkpoint(b, x, use_reentrant=True)
+        return x
+"""
+HANDED_OUT = {
+    "in the returned tuple": """
+    def forward(self, x):
+        x = self.body(x)
+        return x, torch.stack([b.gate.balance for b in self.blocks]).mean()
+net = Net()
+for x, y in torch.load("b.pt"):
+    out, aux = net(x)
+    loss = F.mse_loss(out, y) + 0.01 * aux
+    loss.backward()
+""",
+    "by variables": """
+    def forward(self, x):
+        x = self.body(x)
+        balances = [b.gate.balance for b in self.blocks]
+        aux = torch.stack(balances).mean()
+        return x, aux
+net = Net()
+for x, y in torch.load("b.pt"):
+    out, aux = net(x)
+    loss = F.mse_loss(out, y)
+    loss += 0.01 * aux
+    loss.backward()
+""",
+    "in a dict": """
+    def forward(self, x):
+        x = self.body(x)
+        aux = torch.stack([b.gate.balance for b in self.blocks]).mean()
+        return {"out": x, "aux": aux}
+net = Net()
+for x, y in torch.load("b.pt"):
+    res = net(x)
+    loss = F.mse_loss(res["out"], y) + 0.01 * res["aux"]
+    loss.backward()
+""",
+    "by a method": """
+    def forward(self, x):
+        return self.body(x), self.aux()
+    def aux(self):
+        return torch.stack([b.gate.balance for b in self.blocks]).mean()
+net = Net()
+for x, y in torch.load("b.pt"):
+    out, aux = net(x)
+    loss = F.mse_loss(out, y) + 0.01 * aux
+    loss.backward()
+""",
+    "a step adds it": """
+    def forward(self, x, y):
+        x = self.body(x)
+        aux = torch.cat([b.gate.balance.view(1) for b in self.blocks]).sum()
+        loss = F.mse_loss(x, y)
+        return loss, aux
+net = Net()
+opt = torch.optim.SGD(net.parameters(), 0.1)
+def step(batch):
+    task, aux = net(*batch)
+    return task + aux
+for batch in torch.load("b.pt"):
+    loss = step(batch)
+    loss.backward()
+    opt.step()
+""",
+    "by position": """
+    def forward(self, x):
+        x = self.body(x)
+        return x, torch.stack([m.balance for m in self.modules() if isinstance(m, Gate)]).mean()
+net = Net()
+for x, y in torch.load("b.pt"):
+    out = net(x)
+    loss = F.mse_loss(out[0], y) + 0.01 * out[1]
+    loss.backward()
+""",
+    "a criterion adds it": """
+    def forward(self, x):
+        x = self.body(x)
+        aux = torch.stack([b.gate.balance for b in self.blocks]).mean()
+        return x, aux
+def criterion(pred, target, aux):
+    return F.mse_loss(pred, target) + 0.01 * aux
+net = Net()
+for x, y in torch.load("b.pt"):
+    out, aux = net(x)
+    loss = criterion(out, y, aux)
+    loss.backward()
+""",
+}
+NOT_USED = {
+    "only printed": """
+    def forward(self, x):
+        x = self.body(x)
+        aux = torch.stack([b.gate.balance for b in self.blocks]).mean()
+        return x, aux
+net = Net()
+for x, y in torch.load("b.pt"):
+    out, aux = net(x)
+    loss = F.mse_loss(out, y)
+    loss.backward()
+    print(aux.item())
+""",
+    "detached": """
+    def forward(self, x):
+        x = self.body(x)
+        aux = torch.stack([b.gate.balance for b in self.blocks]).detach().mean()
+        return x, aux
+net = Net()
+for x, y in torch.load("b.pt"):
+    out, aux = net(x)
+    loss = F.mse_loss(out, y)
+    loss.backward()
+    print(loss + aux)
+""",
+    "without gradients": """
+    def forward(self, x):
+        x = self.body(x)
+        with torch.no_grad():
+            aux = torch.stack([b.gate.balance for b in self.blocks]).mean()
+        return x, aux
+net = Net()
+for x, y in torch.load("b.pt"):
+    out, aux = net(x)
+    loss = F.mse_loss(out, y) + aux
+    loss.backward()
+""",
+    "another part of the tuple": """
+    def forward(self, x):
+        x = self.body(x)
+        aux = torch.stack([b.gate.balance for b in self.blocks]).mean()
+        return x, self.stem.weight.square().mean(), aux
+net = Net()
+for x, y in torch.load("b.pt"):
+    out, reg, aux = net(x)
+    loss = F.mse_loss(out, y) + reg
+    loss.backward()
+""",
+}
+
+
+@pytest.mark.parametrize("script", HANDED_OUT.values(), ids=HANDED_OUT)
+def test_a_forward_that_hands_out_what_it_gathers(script: str) -> None:
+    assert "CKPT113" in _found(ROUTED + script)
+
+
+@pytest.mark.parametrize("script", NOT_USED.values(), ids=NOT_USED)
+def test_a_forward_whose_gathered_losses_are_for_nothing(script: str) -> None:
+    assert "CKPT113" not in _found(ROUTED + script)

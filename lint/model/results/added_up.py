@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 #: Methods of a tensor whose results have its gradient.
-_COMPUTES = frozenset(("mean", "sum", "pow", "square", "abs", "norm", "log", "exp", "float", "flatten", "clone"))
+_COMPUTES = frozenset(
+    (
+        *("mean", "sum", "pow", "square", "abs", "norm", "log", "exp", "float", "clone"),
+        *("flatten", "view", "reshape", "squeeze", "unsqueeze"),
+    )
+)
 #: Where functions are that compute with a gradient, and what those of a program are called.
 _TORCH = frozenset(("F", "torch", "nn.functional", "torch.nn.functional"))
 _LOSSES = ("loss", "criterion", "entropy", "penalty", "regular", "divergence")

@@ -8,20 +8,22 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.objects.classes import are_one_family
+from ...facts.straight import only_value
 from ...facts.values import Attr, Instance, Seq
 from ...facts.values.grad_mode import GradMode
 from ..calls.call_targets import call_targets
 from ..calls.forward_hooks import is_output_in_hook
 from ..calls.hooked_objects import is_on_gradient_free
 from ..flow.recorded import recorded_nodes
+from ..flow.statements import body_around
 from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
 from .added_up import adds_up, is_list_of_elements, keeps
 from .elements import elements_in
-from .given_on import given_on
+from .given_on import given_as, given_on
 from .giving_methods import giving_methods
 from .kept_by_hooks import kept_by_hooks
-from .stored import handed_out, has_graph, stored_outside
+from .stored import Stored, handed_out, has_graph, stored_outside
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from ...facts.walk import Program
     from ..regions.region import Region
     from ..run import Run
-    from .stored import Stored
 
 #: Functions and methods whose argument, or object, feeds no loss.
 _SHOWS = frozenset(
@@ -59,16 +60,17 @@ def side_outputs(run: Run, region: Region) -> Iterator[SideOutput]:
     for stored in (*stored_outside(run, region), *kept_by_hooks(run, region)):
         used = _used_outside(run.program, inside)
         known = [stored, *handed_out(run, stored, inside), *elements_in(used, stored), *given_on(used, stored)]
+        known += [parameter for it in known for parameter in given_as(run, it, used)]
         if any(_adds(node, it) for it in known for node in used) or any(
-            _is_gathered_for_loss(run, it, used) for it in known
+            _is_gathered_for_loss(run, it, used, inside) for it in known
         ):
             yield SideOutput(stored.name, stored.node)
     for call in _appended(run, region):
         yield SideOutput(ast.unparse(call.node.args[0]), call.node)
 
 
-def _is_gathered_for_loss(run: Run, stored: Stored, used: list[ast.AST]) -> bool:
-    """Whether what is stored is put together, or made one number, by a call that feeds a backward pass."""
+def _is_gathered_for_loss(run: Run, stored: Stored, used: list[ast.AST], inside: AbstractSet[ast.AST]) -> bool:
+    """Whether what is stored is put together, or made one number, by a call that feeds a loss or a backward pass."""
     names = frozenset(name for node in used for name in _gathered_under(node, stored))
     nodes = {node for node in used if _gathers(node, stored, names)}
     calls = [call for call in run.program.calls if call.node in nodes] if nodes else []
@@ -76,9 +78,31 @@ def _is_gathered_for_loss(run: Run, stored: Stored, used: list[ast.AST]) -> bool
         return True
     names_of_properties = frozenset(name for node in used for name in _property_giving(node, nodes))
     properties = [stored._replace(name=name, key=None, scope=None) for name in names_of_properties]
+    gathered = [given for call in calls for given in _gathered_as(run, call, stored, inside)]
+    gathered += [parameter for it in gathered for parameter in given_as(run, it, used)]
     return any(_is_trained_on(run, call) for call in calls) or any(
-        _adds(node, given) for given in properties for node in used
+        _adds(node, given) for given in (*properties, *gathered) for node in used
     )
+
+
+def _gathered_as(run: Run, call: Call, stored: Stored, inside: AbstractSet[ast.AST]) -> Iterator[Stored]:
+    """What the function of ``call``, which puts ``stored`` together, and its callers call what that gives."""
+
+    def is_kept(part: ast.AST) -> bool:
+        return isinstance(part, ast.expr) and keeps(part, lambda it: it is call.node)
+
+    body = body_around(run, call)
+    for node in all_nodes(body):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if is_kept(value):
+                variable = Stored(name, stored.node, scope=body)
+                yield from (variable, *handed_out(run, variable, inside))
+    yield from handed_out(run, stored, inside, is_kept)
+    function = call.place.function
+    given = only_value(function.node) if function is not None else None
+    if function is not None and given is not None and is_kept(given):
+        method = Stored(f"{function.name}()", stored.node)
+        yield from (method, *handed_out(run, method, inside))
 
 
 def _property_giving(node: ast.AST, values: AbstractSet[ast.AST]) -> Iterator[str]:
@@ -118,9 +142,9 @@ def _gathers(node: ast.AST, stored: Stored, names: AbstractSet[str]) -> bool:
 def _is_list_of(node: ast.expr, stored: Stored) -> bool:
     match node:
         case ast.ListComp(elt=term) | ast.GeneratorExp(elt=term):
-            return _is_term(term, stored)
+            return keeps(term, stored.is_read_by)
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return bool(parts) and all(_is_term(part, stored) for part in parts)
+            return bool(parts) and all(keeps(part, stored.is_read_by) for part in parts)
     return False
 
 
@@ -243,6 +267,8 @@ def _adds(node: ast.AST, stored: Stored) -> bool:
             return _is_term(value, stored)
         case ast.Call(func=ast.Name(id="sum"), args=[ast.GeneratorExp(elt=term) | ast.ListComp(elt=term), *_]):
             return _is_term(term, stored)
+        case ast.Call(func=ast.Name(id="sum"), args=[ast.List(elts=terms) | ast.Tuple(elts=terms), *_]):
+            return any(_is_term(term, stored) for term in terms)
     return False
 
 

@@ -16,7 +16,7 @@ from ..tensors.gradless import carries_gradient
 from ..types import bases, unwrapped
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from collections.abc import Set as AbstractSet
 
     from ...facts.values import Call, Value
@@ -70,19 +70,23 @@ def _is_of(node: ast.Name, name: str, scope: ast.AST) -> bool:
     """Whether ``node`` is the variable ``name`` of ``scope``, and of no function in a module."""
     if origin(node) != origin(scope):
         return False
-    return name not in _bound_in_functions(scope) if isinstance(scope, ast.Module) else is_inside(node, scope)
+    if not isinstance(scope, ast.Module):
+        return is_inside(node, scope)
+    return not any(is_inside(node, function) for function in _binding_functions(scope).get(name, ()))
 
 
 @lru_cache(maxsize=4)
-def _bound_in_functions(module: ast.Module) -> frozenset[str]:
-    """The variables and parameters of the functions of a module."""
+def _binding_functions(module: ast.Module) -> dict[str, list[ast.AST]]:
+    """The functions of a module by the variables and parameters that they have."""
+    found: dict[str, list[ast.AST]] = {}
     functions = (node for node in all_nodes(module) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
-    parts = (part for function in functions for part in all_nodes(function))
-    return frozenset(
-        part.arg if isinstance(part, ast.arg) else part.id
-        for part in parts
-        if isinstance(part, ast.arg) or (isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store))
-    )
+    for function in functions:
+        for part in all_nodes(function):
+            if isinstance(part, ast.arg):
+                found.setdefault(part.arg, []).append(function)
+            elif isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                found.setdefault(part.id, []).append(function)
+    return found
 
 
 def stored_outside(run: Run, region: Region) -> Iterator[Stored]:
@@ -96,12 +100,21 @@ def stored_outside(run: Run, region: Region) -> Iterator[Stored]:
         yield from _in_variable(run, function, inside)
 
 
-def handed_out(run: Run, stored: Stored, inside: AbstractSet[ast.AST]) -> Iterator[Stored]:
-    """``stored`` as the callers know it to whom a function outside of the region returns it: `out, aux = net(x)`."""
+def handed_out(
+    run: Run, stored: Stored, inside: AbstractSet[ast.AST], is_it: Callable[[ast.AST], bool] | None = None
+) -> Iterator[Stored]:
+    """``stored`` as the callers know it to whom a function outside of the region returns it: `out, aux = net(x)`.
+
+    Args:
+        run: The run.
+        stored: What a region stores.
+        inside: The functions of the region.
+        is_it: Which part of a returned tuple is it; None for those that are ``stored`` as it is.
+    """
     for node, returns in run.program.returns.items():
         if node in inside:
             continue
-        position = _position(stored, [found.node for found in returns])
+        position = _position(is_it or stored.is_read_by, [found.node for found in returns])
         function = run.program.functions.get(node)
         if position is None or function is None:
             continue
@@ -109,21 +122,30 @@ def handed_out(run: Run, stored: Stored, inside: AbstractSet[ast.AST]) -> Iterat
             yield from _under(run, call, position, stored)
 
 
-def _position(stored: Stored, returns: list[ast.Return | ast.Lambda]) -> int | None:
-    """Where in the tuple that each of ``returns`` gives ``stored`` stands; None where it does not."""
+def _position(is_it: Callable[[ast.AST], bool], returns: list[ast.Return | ast.Lambda]) -> int | str | None:
+    """Where in the tuple or dict that each of ``returns`` gives the part stands that ``is_it``; None for nowhere."""
     found = set()
     for statement in returns:
         given = statement.value if isinstance(statement, ast.Return) else None
-        parts = given.elts if isinstance(given, ast.Tuple) else []
-        found.add(next((at for at, part in enumerate(parts) if stored.is_read_by(part)), None))
+        found.add(next((at for at, part in _parts(given) if is_it(part)), None))
     return found.pop() if len(found) == 1 else None
 
 
-def _under(run: Run, call: Call, position: int, stored: Stored) -> Iterator[Stored]:
+def _parts(given: ast.expr | None) -> Iterator[tuple[int | str, ast.expr]]:
+    match given:
+        case ast.Tuple(elts=parts):
+            yield from enumerate(parts)
+        case ast.Dict(keys=keys, values=values):
+            for key, value in zip(keys, values, strict=True):
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    yield key.value, value
+
+
+def _under(run: Run, call: Call, position: int | str, stored: Stored) -> Iterator[Stored]:
     """The variables that hold the part ``position`` of what ``call`` gives."""
     scope = body_around(run, call)
     match holder_of(run, call):
-        case ast.Assign(targets=[ast.Tuple(elts=targets)]) if position < len(targets):
+        case ast.Assign(targets=[ast.Tuple(elts=targets)]) if isinstance(position, int) and position < len(targets):
             names = [target.id for target in targets if isinstance(target, ast.Name)]
             if len(names) == len(targets):
                 yield Stored(names[position], stored.node, scope=scope)
