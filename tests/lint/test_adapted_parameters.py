@@ -245,3 +245,94 @@ def test_parameters_that_a_loop_surely_adapts(code):
 @pytest.mark.parametrize("code", MAYBE_NOT.values(), ids=MAYBE_NOT.keys())
 def test_parameters_that_may_be_the_own_ones(code):
     assert [(finding.span.line, finding.code) for finding in check_source(_NET + code)] == []
+
+
+GUESSED = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.func import functional_call
+from torch.utils.checkpoint import checkpoint
+class Stage(nn.Sequential):
+    def forward(self, x):
+        return checkpoint(super().forward, x, use_reentrant=False)
+class Learner(nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.stages = nn.ModuleList(Stage(nn.Linear(d, d), nn.ReLU()) for _ in range(3))
+        self.fc = nn.Linear(d, 2)
+    def forward(self, x):
+        for s in self.stages:
+            x = s(x)
+        return self.fc(x)
+"""
+OF_THE_ONE_MODEL = {
+    "helper": """
+def inner(model, xs, ys):
+    params = dict(model.named_parameters())
+    loss = F.cross_entropy(functional_call(model, params, (xs,)), ys)
+    grads = torch.autograd.grad(loss, list(params.values()), create_graph=True)
+    return {k: p - 0.1 * g for (k, p), g in zip(params.items(), grads)}
+def outer(model, batches, opt):
+    for xs, ys, xq, yq in batches:
+        fast = inner(model, xs, ys)
+        loss = F.cross_entropy(functional_call(model, fast, (xq,)), yq)
+        loss.backward()
+        opt.step()
+""",
+    "copies": """
+def outer(net, batches, opt):
+    for xs, ys, xq, yq in batches:
+        fast = {k: v.detach().clone().requires_grad_() for k, v in net.named_parameters()}
+        loss = F.cross_entropy(functional_call(net, fast, xq), yq)
+        loss.backward()
+        opt.step()
+""",
+}
+OF_ANOTHER = {
+    "one of two models": """
+class Other(nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.a = nn.Linear(d, d)
+    def forward(self, x):
+        return self.a(x)
+def outer(net, batches, opt):
+    for xs, ys, xq, yq in batches:
+        fast = {k: v.detach().clone().requires_grad_() for k, v in net.named_parameters()}
+        loss = F.cross_entropy(functional_call(net, fast, (xq,)), yq)
+        loss.backward()
+        opt.step()
+""",
+    "other inputs": """
+def outer(net, batches, opt):
+    for xs, ys, xq, yq in batches:
+        fast = {k: v.detach().clone().requires_grad_() for k, v in net.named_parameters()}
+        loss = F.cross_entropy(functional_call(net, fast, (xq, ys)), yq)
+        loss.backward()
+        opt.step()
+""",
+    "its own parameters": """
+def outer(net, batches, opt):
+    for xs, ys, xq, yq in batches:
+        own = dict(net.named_parameters())
+        loss = F.cross_entropy(functional_call(net, own, (xq,)), yq)
+        loss.backward()
+        opt.step()
+""",
+}
+
+
+@pytest.mark.parametrize("script", OF_THE_ONE_MODEL.values(), ids=OF_THE_ONE_MODEL)
+def test_a_parameter_that_only_functional_call_calls_is_the_one_model(script):
+    assert "CKPT119" in {found.code for found in check_source(GUESSED + script)}
+
+
+@pytest.mark.parametrize("script", OF_ANOTHER.values(), ids=OF_ANOTHER)
+def test_a_parameter_that_may_be_another_model(script):
+    assert "CKPT119" not in {found.code for found in check_source(GUESSED + script)}
+
+
+def test_a_model_without_checkpoints():
+    script = GUESSED.replace("checkpoint(super().forward, x, use_reentrant=False)", "super().forward(x)")
+    assert "CKPT119" not in {found.code for found in check_source(script + OF_THE_ONE_MODEL["helper"])}

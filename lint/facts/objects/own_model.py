@@ -157,7 +157,15 @@ def _uses_of(name: str, function: Function) -> _Uses:
                 attributes.add(attribute)
             case ast.Call(func=ast.Name(id=used)) if used == name:
                 calls.append(node)
+            case ast.Call(func=called, args=[ast.Name(id=used), _, given]) if used == name and _is_stateless(called):
+                inputs = given.elts if isinstance(given, ast.Tuple) else [given]
+                calls.append(ast.Call(node.args[0], inputs, []))
     return _Uses(frozenset(attributes), calls)
+
+
+def _is_stateless(function: ast.expr) -> bool:
+    """`functional_call`, which calls a module with parameters that it is given."""
+    return ast.unparse(function).rpartition(".")[2] == "functional_call"
 
 
 def _fits(cls: Class, uses: _Uses, function: Function) -> bool:
