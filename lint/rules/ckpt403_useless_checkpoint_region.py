@@ -5,9 +5,10 @@ Flags a checkpoint of a single `Linear`, `Embedding`, `GELU`, `ReLU`, `SiLU`, `T
 function for the same, or of a function that makes one such call (`lambda x: F.gelu(x)`), of a single `LayerNorm` or
 `GroupNorm` in a program that trains without autocast (elsewhere a note), and a checkpoint of the whole model, or of a
 function that runs it alone, in a training step, in a function that one step calls, in the `training_step` that
-Lightning trains with, or in the `forward` of a module that does nothing else. The same holds for a `checkpoint_wrapper`
-around it. So is an `apply_activation_checkpointing` for such layers alone, and a `checkpoint_wrapper` around one where
-nothing else is checkpointed. A layer inside a block that is checkpointed already is left alone. DeepSpeed's own
+Lightning trains with, or in the `forward` of a module that does nothing else. The same holds for a
+`checkpoint_wrapper` around it, and for a `forward` of the model that is replaced by a checkpoint of itself. So is an
+`apply_activation_checkpointing` for such layers alone, and a `checkpoint_wrapper` around one where nothing else is
+checkpointed. A layer inside a block that is checkpointed already is left alone. DeepSpeed's own
 `deepspeed.checkpointing.checkpoint` is treated alike; a configuration that moves its inputs makes it a note.
 
 ## Why is this bad?
@@ -421,6 +422,7 @@ from ..facts.values import (
 )
 from ..finding import Severity
 from ..model.calls.only_called import entered_by
+from ..model.calls.patched_forward import patched_forwards
 from ..model.conditions.guards import own_guards, tests_training
 from ..model.events import (
     ApplyCheckpointing,
@@ -446,6 +448,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Call, Place, Value
+    from ..model.events.event import CallEvent
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT403", "useless-checkpoint-region", Severity.WARNING
@@ -484,6 +487,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report regions that free nothing, but those in a block that is checkpointed already."""
     yield from _useless_wrappers(run)
     yield from _wrapped_whole(run)
+    yield from _patched_whole(run)
     useless = {report.node: report for report in _useless(run) if not _runs_others(run, report.node)}
     useful = (event for event in run.of(Checkpointing) if event.node not in useless) if useless else ()
     inside = {call.node for event in useful for call in run.region(event).calls}
@@ -494,7 +498,7 @@ def _useless(run: Run) -> Iterator[Report]:
     for event in run.of(FunctionCheckpoint):
         if not isinstance(event.call.keyword("context_fn"), Absent):
             continue
-        module = entered_by(run, event)
+        module = _object_of(entered_by(run, event))
         kind = _light_kind(module)
         made = module.call.node if isinstance(module, Result) else module.node
         if kind and (made is None or origin(made) == origin(event.node)):  # A wrapper in a library runs other modules.
@@ -507,6 +511,11 @@ def _useless(run: Run) -> Iterator[Report]:
             )
         elif _is_whole_model(run, event):
             yield Report(event.node, _WHOLE)
+
+
+def _object_of(called: Value) -> Value:
+    """The module whose `forward` is called by itself: `checkpoint(self.act.forward, x)`."""
+    return called.base if isinstance(called, Attr) and called.name == "forward" else called
 
 
 def _light_kind(called: Value) -> str:
@@ -559,6 +568,20 @@ def _wrapped_whole(run: Run) -> Iterator[Report]:
         return
     calls = [call for call in run.uses.calls.of(unwrapped(event.module)) if not is_gradient_free(call)]
     if len(calls) == 1 and _is_trained_alone(run, event, calls[0]):
+        yield Report(event.node, _WHOLE)
+
+
+def _patched_whole(run: Run) -> Iterator[Report]:
+    """Models whose whole `forward` is a checkpoint from some line on, in programs that checkpoint nothing else."""
+    patched = list(patched_forwards(run))
+    others = {event.node for event in run.of(Checkpointing)}
+    if len(patched) != 1 or any(run.of(HfEnable)) or not others <= {patched[0].event.node}:
+        return
+    module, place, event = patched[0]
+    if not _is_model(module) or place.loops:
+        return
+    calls = [call for call in run.uses.calls.of(unwrapped(module)) if not is_gradient_free(call)]
+    if len(calls) == 1 and not place.deeper_than(calls[0].place) and _is_trained_alone(run, event, calls[0]):
         yield Report(event.node, _WHOLE)
 
 
@@ -639,7 +662,7 @@ def _own_model(event: FunctionCheckpoint) -> Instance | None:
     return None
 
 
-def _is_trained_alone(run: Run, event: Checkpointing, call: Call) -> bool:
+def _is_trained_alone(run: Run, event: CallEvent, call: Call) -> bool:
     """Whether ``call``, which runs the region of ``event``, is all that a training step runs of a model."""
     if any(_runs_another(run, call, other) for other in run.calls_beside(call) if other is not event.call):
         return False
@@ -657,7 +680,7 @@ def _is_built_once(run: Run, forward: Function) -> bool:
     return len(built) == 1 and not built[0].place.loops
 
 
-def _is_trained_by(run: Run, event: Checkpointing, call: Call) -> bool:
+def _is_trained_by(run: Run, event: CallEvent, call: Call) -> bool:
     """Whether ``call``, or the one that leads to it through functions which run nothing else, is trained."""
     for _ in range(_CALLERS):
         if _is_trained_at(run, call.place):
@@ -700,7 +723,7 @@ def _is_trained_at(run: Run, here: Place) -> bool:
     )
 
 
-def _is_all_of_step(run: Run, event: Checkpointing, step: Function) -> bool:
+def _is_all_of_step(run: Run, event: CallEvent, step: Function) -> bool:
     """Whether ``step``, which returns its loss, runs the region of ``event`` once and nothing else that trains."""
     inside = {event.node, *(call.node for call in run.region(event).calls)}
     beside = [call for call in run.bodies.of(step).calls if call.node not in inside]
@@ -736,7 +759,7 @@ def _calls_of(run: Run, function: Function) -> list[Call]:
     return made if all(isinstance(unwrapped(it.func), Instance) for it in made) else []
 
 
-def _runs_nothing_else(run: Run, event: Checkpointing, way: tuple[Call, Call]) -> bool:
+def _runs_nothing_else(run: Run, event: CallEvent, way: tuple[Call, Call]) -> bool:
     """Whether the functions around the calls of ``way``, to ``event``, checkpoint and run no other model."""
     around = [call.place.function for call in way]
     led = {event.node, *(call.node for call in way)}

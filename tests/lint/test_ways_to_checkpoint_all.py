@@ -30,6 +30,43 @@ class Net(nn.Module):
 {0}
 """
 WAYS = {
+    "patched by partial": """\
+from functools import partial
+model = Net()
+model.forward = partial(checkpoint, model.forward, use_reentrant=False)
+opt = torch.optim.SGD(model.parameters(), 0.1)
+for x, y in torch.load("batches.pt"):
+    loss = nn.functional.mse_loss(model(x), y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "patched by a lambda": """\
+model = Net()
+inner = model.forward
+model.forward = lambda x: checkpoint(inner, x, use_reentrant=False)
+opt = torch.optim.SGD(model.parameters(), 0.1)
+for x, y in torch.load("batches.pt"):
+    loss = nn.functional.mse_loss(model(x), y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "patched by a helper": """\
+def remat(module):
+    plain = module.forward
+    def forward(*args):
+        return checkpoint(plain, *args, use_reentrant=False)
+    module.forward = forward
+    return module
+model = remat(Net())
+opt = torch.optim.SGD(model.parameters(), 0.1)
+for x, y in torch.load("batches.pt"):
+    loss = nn.functional.mse_loss(model(x), y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
     "wrapper module": """\
 class Wrapped(nn.Module):
     def __init__(self, net):
@@ -350,6 +387,43 @@ def train(batches):
 }
 #: What runs more than one such region, or something beside it.
 RIGHT = {
+    "patched blocks": """\
+from functools import partial
+model = Net()
+for block in model.blocks:
+    block.forward = partial(checkpoint, block.forward, use_reentrant=False)
+opt = torch.optim.SGD(model.parameters(), 0.1)
+for x, y in torch.load("batches.pt"):
+    loss = nn.functional.mse_loss(model(x), y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "patched under a flag": """\
+import sys
+from functools import partial
+model = Net()
+if len(sys.argv) > 1:
+    model.forward = partial(checkpoint, model.forward, use_reentrant=False)
+opt = torch.optim.SGD(model.parameters(), 0.1)
+for x, y in torch.load("batches.pt"):
+    loss = nn.functional.mse_loss(model(x), y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
+    "a patched encoder": """\
+from functools import partial
+encoder, head = Net(), nn.Linear(2, 2)
+encoder.forward = partial(checkpoint, encoder.forward, use_reentrant=False)
+model = nn.ModuleList([encoder, head])
+opt = torch.optim.SGD(model.parameters(), 0.1)
+for x, y in torch.load("batches.pt"):
+    loss = nn.functional.mse_loss(head(encoder(x)), y)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+""",
     "blocks": """\
 class Wrapped(nn.Module):
     def __init__(self, net):
