@@ -2,8 +2,8 @@
 
 ## What it does
 Flags a reentrant checkpoint of a module that is run more than once in a forward pass (the same module in a loop, in
-several checkpoints, or in one of a method that is called again) and that `fully_shard` makes a unit of its own, by
-itself or in a loop over the modules of a model.
+several checkpoints, in a list of nothing else, or in one of a method that is called again) and that `fully_shard`
+makes a unit of its own, by itself or in a loop over the modules of a model.
 
 ## Why is this bad?
 FSDP2 takes the first of the inner backward passes for the end of the unit's work. Parameters stay unsharded and their

@@ -367,3 +367,60 @@ def test_several_segments_run_the_unit(program):
 @pytest.mark.parametrize("program", ONCE_EACH.values(), ids=ONCE_EACH)
 def test_one_segment_runs_it(program):
     assert codes(program) == set()
+
+
+LISTED = """\
+import copy
+import torch.nn as nn
+from torch.distributed.fsdp import fully_shard
+from torch.utils.checkpoint import checkpoint
+class Block(nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.a, self.b = nn.Linear(d, d), nn.Linear(d, d)
+    def forward(self, x):
+        return self.b(self.a(x).relu())
+def make(d):
+    return Block(d)
+class Universal(nn.Module):
+    def __init__(self, d=8, n=4):
+        super().__init__()
+        block = make(d)
+        self.layers = LAYERS
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=True)
+        return x
+model = Universal()
+for layer in model.layers:
+    fully_shard(layer)
+fully_shard(model)
+"""
+OF_ONE = (
+    "nn.ModuleList([block] * n)",
+    "nn.ModuleList(block for _ in range(n))",
+    "nn.ModuleList([block, block, block])",
+    "n * [block]",
+    "nn.ModuleList([make(d)] * 3)",
+)
+OF_SEVERAL = (
+    "nn.ModuleList([make(d), make(d)])",
+    "nn.ModuleList(make(d) for _ in range(n))",
+    "nn.ModuleList([copy.deepcopy(block) for _ in range(n)])",
+    "nn.ModuleList([block] * 1)",
+    "nn.ModuleList([Block(d), Block(d)])",
+    "nn.ModuleList(map(make, [d] * n))",
+    "nn.ModuleList([block] + [make(d) for _ in range(3)])",
+    "nn.ModuleList([copy.deepcopy(block), copy.deepcopy(block)])",
+)
+
+
+@pytest.mark.parametrize("layers", OF_ONE)
+def test_a_list_of_one_block(layers):
+    assert "CKPT127" in codes(LISTED.replace("LAYERS", layers))
+    assert "CKPT127" not in codes(LISTED.replace("LAYERS", layers).replace("use_reentrant=True", "use_reentrant=False"))
+
+
+@pytest.mark.parametrize("layers", OF_SEVERAL)
+def test_a_list_of_several_blocks(layers):
+    assert "CKPT127" not in codes(LISTED.replace("LAYERS", layers))

@@ -43,11 +43,55 @@ def is_reused(run: Run, event: Checkpoint) -> bool:
     if first is None or isinstance(event.function, Element):
         return False
     if _loops_in_step(run, event.place):
-        return not changes_by_iteration(first, event.place) and not _chooses_by_argument(event)
+        varies = changes_by_iteration(first, event.place) or _chooses_by_argument(event)
+        return not varies or _goes_through_one(run, event, first)
     again = (_loops_in_step(run, call.place) for call in _own_calls(run, event))
     if _is_one_module(event) and is_own_attribute(first) and any(again):
         return True
     return _is_repeated_by_caller(run, event, first) or _is_beside_another(run, event, first)
+
+
+def _goes_through_one(run: Run, event: Checkpoint, first: ast.expr) -> bool:
+    """Whether the loop around ``event`` goes through one module several times: `ModuleList([block] * 4)`.
+
+    Two calls of a function give modules that are not told apart, so the list must be written of one.
+    """
+    loop = event.place.loops[-1]
+    if not isinstance(loop, ast.For) or not isinstance(first, ast.Name) or first.id not in names_in(loop.target):
+        return False
+    modules = options(event.function)
+    if len(modules) != 1 or not isinstance(modules[0], Instance | Result):
+        return False
+    written = [part for part in _written_lists(run, loop.iter) if not isinstance(part, ast.Constant)]
+    return bool(written) and all(map(_repeats_one, written)) and (run.program.iterations.get(loop) or 0) > 1
+
+
+def _written_lists(run: Run, iterated: ast.expr) -> list[ast.AST]:
+    """What the program stores in the attribute that a loop goes through."""
+    match iterated:
+        case ast.Call(func=ast.Name(id="enumerate" | "list" | "tuple"), args=[inner, *_]):
+            return _written_lists(run, inner)
+        case ast.Attribute(attr=field):
+            stored = [write.statement for write in run.writes if write.field == field and not write.is_item]
+            return [it.value if isinstance(it, ast.Assign) else ast.Pass() for it in stored]
+    return []
+
+
+def _repeats_one(written: ast.AST) -> bool:
+    """Whether a list, perhaps in an `nn.ModuleList`, is written of one object: `[block] * n`, `[block, block]`."""
+    match written:
+        case ast.Call(func=ast.Attribute(attr="ModuleList") | ast.Name(id="ModuleList"), args=[inner], keywords=[]):
+            return _repeats_one(inner)
+        case ast.BinOp(left=ast.List(elts=[_]), op=ast.Mult()) | ast.BinOp(right=ast.List(elts=[_]), op=ast.Mult()):
+            return True
+        case ast.List(elts=[ast.Name() | ast.Attribute() as one, *others]):
+            return bool(others) and all(ast.dump(other) == ast.dump(one) for other in others)
+        case (
+            ast.ListComp(elt=ast.Name(id=name), generators=[once])
+            | ast.GeneratorExp(elt=ast.Name(id=name), generators=[once])
+        ):
+            return not once.ifs and name not in names_in(once.target)
+    return False
 
 
 def _is_one_module(event: Checkpoint) -> bool:
