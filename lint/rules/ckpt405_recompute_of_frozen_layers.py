@@ -746,8 +746,9 @@ def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[Grad
     frozen = {path_in(switch.module, model): switch for switch in whole}
     later = [it for it in run.uses.thaws if not it.place.excludes(place)]
     for switch in own:
-        below = BOTTOMS.get(path_in(switch.module, model))
-        if below is None or not freezes_first_layers(run, switch):
+        path = path_in(switch.module, model)
+        below = BOTTOMS.get(path) if freezes_first_layers(run, switch) else _below_all_layers(switch, path)
+        if below is None:
             continue
         if all(path in frozen or ((EMBEDDINGS,) in frozen and path[-1] in INPUT_EMBEDDINGS) for path in below):
             break
@@ -756,6 +757,16 @@ def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[Grad
     # What the other side of its condition switches on is other layers.
     thaws = [it for it in later if not it.place.excludes(switch.place)]
     return None if any(_may_thaw(it.module, model) for it in thaws) or _is_changed(run, model) else switch.node
+
+
+def _below_all_layers(switch: GradientSwitch, path: tuple[str, ...]) -> tuple[tuple[str, ...], ...] | None:
+    """What trains below the layers where ``switch`` freezes all of them at once: `model.bert.encoder`; else None."""
+    held = switch.module
+    while isinstance(held, Attr):
+        held = held.base
+    if isinstance(held, Element) or len(path) < 2 or switch.place.guards or switch.is_partial:
+        return None
+    return next((below for layers, below in BOTTOMS.items() if layers[: len(path)] == path), None)
 
 
 def _frozen_by_name(

@@ -30,6 +30,25 @@ def main():
 main()
 """
 FROZEN = {
+    "by the prefix of its model": "getattr(model, model.base_model_prefix).requires_grad_(False)",
+    "parameters by the prefix": """
+    backbone = getattr(model, model.base_model_prefix)
+    for parameter in backbone.parameters():
+        parameter.requires_grad = False
+""",
+    "parts by their names": """
+    for part in ("embeddings", "encoder"):
+        getattr(model.bert, part).requires_grad_(False)
+""",
+    "parts in a list": """
+    for module in [model.bert.embeddings, model.bert.encoder]:
+        for parameter in module.parameters():
+            parameter.requires_grad = False
+""",
+    "all layers in one": """
+    model.bert.embeddings.requires_grad_(False)
+    model.bert.encoder.layer.requires_grad_(False)
+""",
     "children by name": """
     for name, module in model.named_children():
         if name != "classifier":
@@ -73,6 +92,17 @@ FROZEN = {
 """,
 }
 TRAINED = {
+    "embeddings by the prefix": "getattr(model, model.base_model_prefix).embeddings.requires_grad_(False)",
+    "parts that are no layers": """
+    for part in ("pooler", "embeddings"):
+        getattr(model.bert, part).requires_grad_(False)
+""",
+    "the layers alone": "model.bert.encoder.requires_grad_(False)",
+    "the last layers and the embeddings": """
+    model.bert.embeddings.requires_grad_(False)
+    for layer in model.bert.encoder.layer[4:]:
+        layer.requires_grad_(False)
+""",
     "another child": """
     for name, module in model.named_children():
         if name == "classifier":

@@ -47,6 +47,7 @@ from ..values import (
     copied,
     join,
     options,
+    same,
     truth,
 )
 from .bindings import write
@@ -224,6 +225,8 @@ def _getattr(walk: Walk, call: Call) -> Value | None:
     match call.args:
         case [base, Const(str(name))]:
             return get_attribute(base, name, call.node)
+        case [base, Attr(base=owner, name="base_model_prefix"), *_] if same(base, owner):
+            return get_attribute(base, "base_model", call.node)  # A property of transformers, of every model.
         case [Instance() as base, Template(name)]:
             return matching_field(base.cls.fields, name)
         case [Result() | Attr() as base, Template(name)]:
