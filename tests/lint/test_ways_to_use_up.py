@@ -12,6 +12,24 @@ import torch.nn as nn
 from torch.utils.checkpoint import checkpoint
 """
 USED_UP = {
+    "an entry that is asked for and given": """
+def mix(h, cond):
+    h = h + cond["t"]
+    if "text" in cond:
+        h = h * cond.pop("text")
+    return h
+def forward(x, t, text):
+    return checkpoint(mix, x, {"t": t, "text": text}, use_reentrant=False)
+""",
+    "the other branch of the question": """
+def mix(h, cond):
+    h = h + cond["t"]
+    if "text" not in cond:
+        return h
+    return h * cond.pop("text")
+def forward(x, t, text):
+    return checkpoint(mix, x, {"t": t, "text": text}, use_reentrant=False)
+""",
     "closure for": """
 def forward(layer, x, weights, biases):
     pairs = zip(weights, biases)
@@ -157,6 +175,51 @@ class Up(nn.Module):
 """,
 }
 KEPT = {
+    "an entry that is asked for and not given": """
+def mix(h, cond):
+    h = h + cond["t"]
+    if "text" in cond:
+        h = h * cond.pop("text")
+    return h
+def forward(x, t, text):
+    return checkpoint(mix, x, {"t": t}, use_reentrant=False)
+""",
+    "a dict from elsewhere": """
+def mix(h, cond):
+    h = h + cond["t"]
+    if "text" in cond:
+        h = h * cond.pop("text")
+    return h
+def forward(x, t, text):
+    return checkpoint(mix, x, text, use_reentrant=False)
+""",
+    "more entries from elsewhere": """
+def mix(h, cond):
+    h = h + cond["t"]
+    if "text" in cond:
+        h = h * cond.pop("text")
+    return h
+def forward(x, t, text):
+    return checkpoint(mix, x, {"t": t, **text}, use_reentrant=False)
+""",
+    "another question beside it": """
+def mix(h, cond):
+    h = h + cond["t"]
+    if "text" in cond and h.sum() > 0:
+        h = h * cond.pop("text")
+    return h
+def forward(x, t, text):
+    return checkpoint(mix, x, {"t": t, "text": text}, use_reentrant=False)
+""",
+    "an entry that stays": """
+def mix(h, cond):
+    h = h + cond["t"]
+    if "text" in cond:
+        h = h * cond["text"]
+    return h
+def forward(x, t, text):
+    return checkpoint(mix, x, {"t": t, "text": text}, use_reentrant=False)
+""",
     "closure listed": """
 def forward(layer, x, weights, biases):
     pairs = list(zip(weights, biases))

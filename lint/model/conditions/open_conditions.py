@@ -22,6 +22,7 @@ from ...facts.values import UNKNOWN, Attr, Call, Instance, Method, Param, Ref, R
 from ..events import Checkpoint
 from ..regions.free_variables import attributes_bound_by, names_bound_by
 from .constructed import comes_out_as
+from .given_entries import given_entries
 from .guards import own_guards, tests_training
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ def open_conditions(run: Run, report: Report) -> _Guards:
         enabling = (remark.node for remark in report.notes if run.enables(remark.node))
         around += [place.guards for node in enabling for place in run.places(node)]
     checkpoints = [it for it in run.checkpoints_at(report.node) if isinstance(it, Checkpoint)]
-    inside, made = run.running_again(report.node), _made_under(checkpoints) | _recording(checkpoints)
+    inside = run.running_again(report.node)
+    made = _made_under(checkpoints) | _recording(checkpoints) | given_entries(checkpoints)
     found = [_open(run, rests, inside, _known(guards) | made) for guards in around]
     return min(found, key=len)
 
