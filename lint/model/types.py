@@ -60,6 +60,16 @@ def wrapper_of(cls: Class) -> str:
     return next(found, "") if is_built_alike else ""
 
 
+def object_of_class(value: Value) -> Value | None:
+    """The object whose class ``value`` is: `type(layer)`, `layer.__class__`; None for all else."""
+    match value:
+        case Result(call) if call.name == "builtins.type" and len(call.args) == 1:
+            return call.args[0]
+        case Attr(base=held, name="__class__"):
+            return held
+    return None
+
+
 def class_names(value: Value) -> frozenset[str]:
     """The canonical names of the imported classes ``value`` is certainly an object of (itself or by inheritance)."""
     match value:

@@ -353,7 +353,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Attr, Ref, Result, Value, options, same
+from ..facts.values import Absent, Ref, Result, Value, options, same
 from ..finding import Severity
 from ..model.events import (
     AcceleratePrepare,
@@ -372,7 +372,7 @@ from ..model.regions.bodies import classes_checked
 from ..model.report import Report
 from ..model.state.modes import Modes
 from ..model.tensors.gradient_free import is_gradient_free
-from ..model.types import origins, unwrapped
+from ..model.types import object_of_class, origins, unwrapped
 
 if TYPE_CHECKING:
     import ast
@@ -454,13 +454,9 @@ def _attends(kind: Value) -> bool:
 
 def _is_class_of_layer(kind: Value, model: Value) -> bool:
     """Whether ``kind`` is the class of a part of ``model`` that may take a cache: `type(model.model.layers[0])`."""
-    match kind:
-        case Result(call) if call.name == "builtins.type" and len(call.args) == 1:
-            part = call.args[0]
-        case Attr(base=part, name="__class__"):
-            pass
-        case _:
-            return False
+    part = object_of_class(kind)
+    if part is None:
+        return False
     # The blocks of T5's encoder are of the class of those of its decoder.
     is_shared = isinstance(model, Result) and "T5" in model.call.name
     return same(root(part), model) and not same(unwrapped(part), model) and (is_shared or _may_take_cache(part, model))

@@ -1,8 +1,9 @@
 """A transformers layer whose `forward` is replaced, and with it the checkpoint.
 
 ## What it does
-Flags `LlamaDecoderLayer.forward = f` when `f` is a function of this file that does not checkpoint by itself, also one
-that calls the old `forward`; and `layer.forward = f` on a layer object when `f` does not call the old `forward` either.
+Flags `LlamaDecoderLayer.forward = f`, or `type(layer).forward = f`, when `f` is a function of this file that does not
+checkpoint by itself, also one that calls the old `forward`; and `layer.forward = f` on a layer object when `f` does not
+call the old `forward` either.
 Attention, MLP and norm classes may be patched: the checkpoint is not there. Silent where FSDP2 shards the model: it
 makes a class of its own from the patched one, which checkpoints again.
 
@@ -309,6 +310,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.identifiers import attributes_in, names_in
 from ..facts.objects.classes import is_run_as_written
+from ..facts.objects.containers import is_slice
 from ..facts.parameters import defaults
 from ..facts.values import (
     Absent,
@@ -342,7 +344,11 @@ from ..model.events import (
     TrainSwitch,
 )
 from ..model.known_models.backbones import HOLDERS
-from ..model.known_models.transformers_layers import is_checkpointed_layer, is_of_other_family, names_of_layers
+from ..model.known_models.transformers_layers import (
+    is_checkpointed_layer,
+    is_of_other_family,
+    names_of_layers,
+)
 from ..model.libraries.sharding import attributes, root
 from ..model.libraries.trainer import is_enabled, object_of
 from ..model.names import canonical
@@ -350,7 +356,7 @@ from ..model.needs import OneOf, together, whole
 from ..model.regions.free_variables import free_names
 from ..model.report import Remark, Report
 from ..model.state.trained import training_is_over
-from ..model.types import is_hf_model, unwrapped
+from ..model.types import is_hf_model, object_of_class, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -402,7 +408,7 @@ def check(run: Run) -> Iterator[Report]:
         function = _function(patch.function) if _is_layer(patch) else None
         if function is None or training_is_over(run, patch):
             continue
-        of_class = isinstance(patch.target, Ref)
+        of_class = isinstance(patch.target, Ref) or object_of_class(patch.target) is not None
         if _class_loses_it(run, patch, function) if of_class else _object_loses_it(run, patch, function):
             yield Report(
                 patch.node,
@@ -438,7 +444,8 @@ def _may_make_subclasses(event: Event) -> bool:
 
 
 def _is_layer(patch: ForwardPatch) -> bool:
-    match patch.target:
+    """Whether a layer, or its class, gets another `forward`: of its objects one stands for all, `type(layers[0])`."""
+    match _part_of_whole_list(object_of_class(patch.target) or patch.target):
         case Ref(name):
             return is_checkpointed_layer(canonical(name))
         case Element(of=Attr(name=name) as held) if name in _LISTS:
@@ -448,6 +455,13 @@ def _is_layer(patch: ForwardPatch) -> bool:
         case Element() as part:
             return is_hf_model(root(part)) and any(_asks_for_layer(guard, part) for guard in own_guards(patch.place))
     return False
+
+
+def _part_of_whole_list(part: Value) -> Value:
+    """An element of `model.layers[:4]` as one of `model.layers`; all else as it is."""
+    while isinstance(part, Element) and is_slice(part.of):
+        part = part.of
+    return part
 
 
 def _asks_for_layer(guard: Guard, part: Value) -> bool:

@@ -101,6 +101,26 @@ def install(model):
 """,
 }
 
+#: What is done to the model before it is trained: of one layer, the class is that of all.
+PREPARED = {
+    "type": "type(model.model.layers[0]).forward = timer(type(model.model.layers[0]).forward)",
+    "class of an object": "kind = model.model.layers[-1].__class__; kind.forward = timer(kind.forward)",
+    "class of the first": "for layer in model.model.layers[:1]: type(layer).forward = timer(type(layer).forward)",
+    "set of classes": "for kind in {type(layer) for layer in model.model.layers}: kind.forward = timer(kind.forward)",
+    "setattr": "kind = type(model.get_decoder().layers[0]); setattr(kind, 'forward', timer(kind.forward))",
+    "objects": "for layer in model.model.layers[:2]: layer.forward = mlp_only.__get__(layer)",
+}
+PREPARED_RIGHT = {
+    **{
+        way: script.replace("layers[0])", "layers[0].self_attn)")
+        for way, script in PREPARED.items()
+        if "[0])" in script
+    },
+    "objects": "for layer in model.model.layers[:2]: layer.forward = timer(type(layer).forward).__get__(layer)",
+    "head": "type(model.lm_head).forward = timer(type(model.lm_head).forward)",
+    "taken back": "kind = type(model.model.layers[0]); kind.forward = mlp_only; kind.forward = modeling_mistral.run",
+}
+
 
 def codes(patch: str) -> set[str]:
     return {found.code for found in check_source(SCRIPT.replace("{0}", patch))}
@@ -114,3 +134,20 @@ def test_the_checkpoint_is_lost(way):
 @pytest.mark.parametrize("way", RIGHT)
 def test_the_checkpoint_is_kept(way):
     assert "CKPT204" not in codes(RIGHT[way])
+
+
+def prepared(way: str) -> str:
+    plain = "def mlp_only(layer, hidden_states, **kwargs):\n    return hidden_states + layer.mlp(hidden_states)\n"
+    script = SCRIPT.replace("{0}", plain)
+    before, model, after = script.partition('Mistral-7B-v0.3")\n')
+    return f"{before}{model}    {way}\n{after}".replace("; ", "\n    ")
+
+
+@pytest.mark.parametrize("way", PREPARED)
+def test_the_checkpoint_of_a_prepared_model_is_lost(way):
+    assert "CKPT204" in {found.code for found in check_source(prepared(PREPARED[way]))}
+
+
+@pytest.mark.parametrize("way", PREPARED_RIGHT)
+def test_the_checkpoint_of_a_prepared_model_is_kept(way):
+    assert "CKPT204" not in {found.code for found in check_source(prepared(PREPARED_RIGHT[way]))}

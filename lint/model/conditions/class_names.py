@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.values import Attr, Const, Result, Seq, Test, Value, same
+from ...facts.values import Attr, Const, Seq, Test, Value, same
+from ..types import object_of_class
 
 if TYPE_CHECKING:
     from ...facts.values import Guard
@@ -26,10 +27,9 @@ def class_names_asked(guard: Guard, module: Value) -> tuple[str, ...]:
 def _names_class_of(value: Value, module: Value) -> bool:
     """Whether ``value`` is `type(module).__name__` or `module.__class__.__name__`."""
     match value:
-        case Attr(base=Attr(base=held, name="__class__"), name="__name__" | "__qualname__"):
-            return same(held, module)
-        case Attr(base=Result(call), name="__name__" | "__qualname__") if call.name == "builtins.type":
-            return len(call.args) == 1 and same(call.args[0], module)
+        case Attr(base=cls, name="__name__" | "__qualname__"):
+            held = object_of_class(cls)
+            return held is not None and same(held, module)
     return False
 
 
