@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from ..facts.objects.containers import container_kind, held_by
 from ..facts.values import Class, Function, Instance, Method
 from .calls.call_targets import call_targets
+from .calls.put_in_place import calls_by_replacement
 from .conditions.older_versions import is_for_other_versions
 from .events import BlockWrapping, CheckpointSequential, CheckpointWrap, Event, FunctionCheckpoint, TimmSegments
 from .events.extract import events_in
@@ -44,6 +45,7 @@ class History:
         "_forwards",
         "_reached",
         "_regions",
+        "_replacements",
         "_uses",
         "events",
         "program",
@@ -64,6 +66,7 @@ class History:
         self._by_target: dict[ast.AST, list[Call]] | None = None
         self._by_node: dict[ast.AST, list[Call]] | None = None
         self._forwards: dict[ast.AST, list[Call]] | None = None
+        self._replacements: dict[ast.AST, list[Call]] | None = None
         self._by_path: dict[tuple[int, tuple[ast.Call, ...]], Call] | None = None
 
     def of(self, *kinds: type[E]) -> Iterator[E]:
@@ -172,6 +175,13 @@ class History:
                 for target in call_targets(module) if isinstance(module, Instance) else ():
                     self._forwards.setdefault(target.function.node, []).append(call)
         return self._forwards
+
+    @property
+    def replacements(self) -> Mapping[ast.AST, list[Call]]:
+        """By function that is put in the place of a `forward`, the calls of modules of the program that come to it."""
+        if self._replacements is None:
+            self._replacements = calls_by_replacement(self.writes, self.program.calls)
+        return self._replacements
 
     def path_to(self, call: Call) -> list[Call]:
         """The calls that led to ``call``, outermost first, and itself; nothing when one of them is not known."""

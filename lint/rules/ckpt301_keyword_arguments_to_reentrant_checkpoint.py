@@ -2,7 +2,7 @@
 
 ## What it does
 Flags `checkpoint(fn, x, mask=mask)` when the reentrant variant runs, which it also does when `use_reentrant` is not
-given.
+given. So it does where a module, or what is put in the place of its `forward`, hands on the `**kwargs` that it gets.
 
 ## Why is this bad?
 The reentrant variant takes positional inputs only: the call raises `ValueError: Unexpected keyword arguments`.
@@ -221,6 +221,7 @@ from ..facts.objects.containers import GAP
 from ..facts.values import Absent, Dict, is_given, options
 from ..finding import Applicability, Severity
 from ..model.calls.call_targets import call_targets
+from ..model.calls.comes_in_training import comes_in_training
 from ..model.calls.handed_on import keywords_handed_on
 from ..model.events import Checkpoint, TorchCheckpoint
 from ..model.report import Report, Rewrite, SetKeyword
@@ -261,11 +262,17 @@ def check(run: Run) -> Iterator[Report]:
 
 
 def _by_every_call(run: Run, event: Checkpoint) -> list[str]:
-    """What the module's `**kwargs` hold, where every call of it gives some that the checkpoint does not know."""
+    """What the module's `**kwargs` hold, where every call of it gives some that the checkpoint does not know.
+
+    One call suffices where nothing but train mode decides whether its object comes to the checkpoint.
+    """
     given = [
-        [name for name in names if name not in Checkpoint.OWN] for names in keywords_handed_on(run.forwards, event.call)
+        (it.call, [name for name in it.names if name not in Checkpoint.OWN])
+        for it in keywords_handed_on(run, event.call)
     ]
-    return list(dict.fromkeys(name for names in given for name in names)) if given and all(given) else []
+    is_every = bool(given) and all(names for _, names in given)
+    certain = [names for call, names in given if is_every or comes_in_training(call, event.place, run.bodies.changed)]
+    return list(dict.fromkeys(name for names in certain for name in names))
 
 
 def _report(event: Checkpoint, names: list[str]) -> Report:

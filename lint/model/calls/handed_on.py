@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import all_nodes
 from ...facts.values import is_given
@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ...facts.values import Call, Function, Value
+    from ..history import History
+
+#: Methods that hand on what they got.
+_HOPS = 3
 
 
 def handed_on(forwards: Mapping[ast.AST, list[Call]], call: Call) -> list[tuple[Call, Value]] | None:
@@ -35,15 +39,33 @@ def handed_on(forwards: Mapping[ast.AST, list[Call]], call: Call) -> list[tuple[
     return [(it, value) for it in callers for value in it.args[own:]]
 
 
-def keywords_handed_on(forwards: Mapping[ast.AST, list[Call]], call: Call) -> list[list[str]]:
-    """The names that the module's `**kwargs` hold where ``call`` passes them on, for each call of the module."""
+class Keywords(NamedTuple):
+    """What one call of a module gives by keyword that its method has no parameter for."""
+
+    call: Call
+    names: list[str]
+
+
+def keywords_handed_on(run: History, call: Call, hops: int = _HOPS) -> list[Keywords]:
+    """What the module's `**kwargs` hold where ``call`` passes them on, for each call of the module.
+
+    Args:
+        run: The history that ``call`` is of.
+        call: A call in a `forward`, in what is put in its place, or in a method that one of them hands all on to.
+        hops: How many methods to follow that hand on what they got.
+    """
     function = call.place.function
     if function is None or not _passes_own_mapping(function, call):
         return []
     arguments = function.node.args
     own = {argument.arg for argument in (*arguments.args, *arguments.kwonlyargs)}
-    callers = forwards.get(function.node, [])
-    return [[name for name in it.kwargs if name not in own and is_given(it, name)] for it in callers]
+    found = [
+        Keywords(it, [name for name in it.kwargs if is_given(it, name)])
+        for it in (*run.forwards.get(function.node, ()), *run.replacements.get(function.node, ()))
+    ]
+    for caller in run.calls_of(function) if hops else ():
+        found += keywords_handed_on(run, caller, hops - 1)
+    return [Keywords(it.call, [name for name in it.names if name not in own]) for it in found]
 
 
 def _passes_own_mapping(function: Function, call: Call) -> bool:
