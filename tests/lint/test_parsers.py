@@ -56,7 +56,6 @@ def probe(code: str):
             'parser.add_argument("--gradient_checkpointing", action="store_true")\nparser.set_defaults(gradient_checkpointing=True)',
             True,
         ),
-        ("parser.set_defaults(gradient_checkpointing=True)", True),
         (
             'def options(p):\n    p.add_argument("--gradient_checkpointing", default=True)\n    return p\nparser = options(parser)',
             True,
@@ -75,6 +74,11 @@ def test_a_default_is_known_and_may_be_overridden(declared, default):
     alone = probe(ARGPARSE.format(declared, "parse_args([])"))
     assert isinstance(alone, Const)
     assert alone.value == default
+
+
+@pytest.mark.parametrize("parse", ["parse_args()", "parse_args(argv)", "parse_known_args()[0]"])
+def test_no_word_changes_a_default_without_an_option(parse):
+    assert truth(probe(ARGPARSE.format("parser.set_defaults(gradient_checkpointing=True)", parse))) is True
 
 
 def test_what_the_script_writes_itself_holds():

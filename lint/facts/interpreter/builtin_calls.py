@@ -19,7 +19,9 @@ from ..objects.containers import (
     text_of,
 )
 from ..objects.dataclass_fields import AS_DICT, as_dict
+from ..objects.lacking import lacks
 from ..objects.numbers import CALCULATIONS, calculated
+from ..objects.own_dicts import entries_of
 from ..objects.parsers import PARSER_METHODS, Namespace, namespace_made, parser_made, parser_method
 from ..objects.pretrained import has_method
 from ..objects.settings_files import READERS, content_read
@@ -108,6 +110,8 @@ def call_known(walk: Walk, call: Call) -> Value | None:
             return text_made(text, name, call.args, call.node)
         case Attr(base=Result() as held, name=name) if name in PARSER_METHODS:
             return parser_method(walk, held, name, call)
+        case Attr(base=Instance() as made, name=name) if (entries := entries_of(made)) is not None:
+            return dict_method(walk, entries, name, call)
         case Attr(base=Instance(cls) as held, name=name) if name in _RETURN_SELF and is_torch_module(cls):
             return held
         case Attr(base=Class() as cls, name=name) if name in _LOADERS and not call.kwargs.keys() & _GIVE_MORE:
@@ -221,6 +225,16 @@ def _islice(walk: Walk, call: Call) -> Value | None:
     return None
 
 
+def _chained(walk: Walk, call: Call) -> Value | None:
+    """``chain.from_iterable([layers, blocks])`` of what is listed one by one: ``chain(layers, blocks)``."""
+    match call.args:
+        case [Seq(items=items, open=False)]:
+            made = Call(call.node, Ref("itertools.chain", call.node), call.place, call.order)
+            made.args = [*items]
+            return Result(made)
+    return None
+
+
 def _getattr(walk: Walk, call: Call) -> Value | None:
     match call.args:
         case [base, Const(str(name))]:
@@ -235,6 +249,8 @@ def _getattr(walk: Walk, call: Call) -> Value | None:
             held = [get_attribute(base, text_of(option) or "", call.node) for option in names]
             return join(*held, *(otherwise if any(isinstance(found, Ref | Attr) for found in held) else ()))
         case [base, Const(str(name)), default]:
+            if lacks(walk.program, base, name):
+                return default
             found = get_attribute(base, name, call.node)
             return join(found, default) if isinstance(found, Ref | Attr) else found
     return None
@@ -247,6 +263,8 @@ def _hasattr(walk: Walk, call: Call) -> Value | None:
             return Const(True, call.node)
         case [held, Const(str(name))] if has_method(held, name):
             return Const(True, call.node)
+        case [held, Const(str(name))] if lacks(walk.program, held, name):
+            return Const(False, call.node)
     return None
 
 
@@ -288,6 +306,14 @@ def _deep_copied(walk: Walk, call: Call) -> Value | None:
 
 def _next(walk: Walk, call: Call) -> Value | None:
     return iterate(call.args[0], call.node) if call.args else None
+
+
+def _type(walk: Walk, call: Call) -> Value | None:
+    """``type(block)`` of an object that the program builds; `self` may be one of a derived class."""
+    match call.args:
+        case [Instance(cls, made)] if made is not None:
+            return cls
+    return None
 
 
 def _static(walk: Walk, call: Call) -> Value | None:
@@ -358,12 +384,14 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.tuple": _list,
     "builtins.len": _len,
     "itertools.islice": _islice,
+    "itertools.chain.from_iterable": _chained,
     "builtins.getattr": _getattr,
     "builtins.hasattr": _hasattr,
     "builtins.setattr": _setattr,
     "builtins.super": _super,
     "builtins.next": _next,
     "builtins.staticmethod": _static,
+    "builtins.type": _type,
     "builtins.exec": _vars_changed,
     "importlib.import_module": _imported,
     "builtins.__import__": _imported,

@@ -22,12 +22,13 @@ def comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorEx
     """What a comprehension makes: element by element where it shows them, else one that stands for all."""
     outside, place = walk.scope, walk.place
     first = walk.evaluate(node.generators[0].iter)
-    if isinstance(node, ast.ListComp | ast.GeneratorExp) and are_told_apart(first) and _is_plain(node):
-        return _in_turn(walk, node, first)
+    listed = keys_of(first)
+    if isinstance(node, ast.ListComp | ast.GeneratorExp) and are_told_apart(listed) and _is_plain(node):
+        return _in_turn(walk, node, listed)
     if isinstance(node, ast.ListComp | ast.GeneratorExp) and (kept := _kept(walk, node, first)) is not None:
         return _in_turn(walk, node, kept)
-    if isinstance(node, ast.DictComp) and len(node.generators) == 1 and _are_entries(keys := keys_of(first)):
-        return _entries_in_turn(walk, node, keys)
+    if isinstance(node, ast.DictComp) and len(node.generators) == 1 and _are_entries(listed):
+        return _entries_in_turn(walk, node, listed)
     walk.scope = Scope(node, outside)
     count: int | None = 1
     for generator in node.generators:

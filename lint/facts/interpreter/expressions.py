@@ -20,7 +20,7 @@ from ..objects.containers import (
 )
 from ..objects.dataclass_fields import attributes_as_dict
 from ..objects.dicts import merge_into
-from ..objects.enums import key_text
+from ..objects.enums import equals_text, is_one_member, key_text
 from ..objects.numbers import ARITHMETIC, combined
 from ..values import (
     Choice,
@@ -259,7 +259,23 @@ def _compare(walk: Walk, node: ast.Compare) -> Value:
         case [Choice() as left, Const(str(right))], ast.Eq() | ast.NotEq() as op if _is_none_of(left, right):
             if _is_passed_over(walk, node.left):
                 return Const(isinstance(op, ast.NotEq), node)
+        case [left, right], ast.Eq() | ast.Is() | ast.NotEq() | ast.IsNot() as op:
+            alike = _is_same_member(left, right)
+            if alike is not None:
+                return Const(alike is isinstance(op, ast.Eq | ast.Is), node)
+        case [left, Seq(_, items, False)], ast.In() | ast.NotIn() as op:
+            answers = [_is_same_member(left, item) for item in items]
+            if True in answers or None not in answers:
+                return Const((True in answers) is isinstance(op, ast.In), node)
     return Test((*values,), node)
+
+
+def _is_same_member(left: Value, right: Value) -> bool | None:
+    """Whether both are one member of an enumeration, or a member that is a text and this text; None where open."""
+    match left, right:
+        case (member, Const(str(text))) | (Const(str(text)), member):
+            return equals_text(member, text)
+    return is_one_member(left, right)
 
 
 def _is_none_of(value: Choice, text: str) -> bool:

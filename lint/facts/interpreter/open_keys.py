@@ -10,6 +10,7 @@ from ..nodes import all_nodes
 from ..objects.attributes import get_item
 from ..objects.containers import each, read
 from ..objects.enums import key_text
+from ..objects.own_dicts import entries_of
 from ..origin import stands_for
 from ..values import (
     UNKNOWN,
@@ -42,7 +43,8 @@ def item_of(walk: Walk, base: Value, index: Value, node: ast.Subscript) -> Value
     """``base[index]``."""
     if isinstance(base, Choice):
         return each(base, lambda option: item_of(walk, option, index, node))
-    return entry_of(walk, base, index, node.slice, node) if isinstance(base, Dict) else get_item(base, index, node)
+    held = base if isinstance(base, Dict) else entries_of(base)
+    return get_item(base, index, node) if held is None else entry_of(walk, held, index, node.slice, node)
 
 
 def entry_of(walk: Walk, held: Dict, key: Value, asked: ast.expr, node: ast.AST, default: Value | None = None) -> Value:

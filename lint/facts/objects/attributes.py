@@ -48,6 +48,7 @@ from .containers import (
     text_of,
 )
 from .enums import enum_member, is_enum, key_text
+from .own_dicts import entries_of
 from .slices import at_position, bounds_of, put_at, slice_of, standing_at
 
 _TOP = Place()
@@ -102,6 +103,8 @@ def _declared(base: Value, name: str, node: ast.AST | None) -> Value | None:
 
 
 def _of_instance(instance: Instance, cls: Class, name: str, node: ast.AST | None) -> Value | None:
+    if name == "__class__" and instance.call is not None:
+        return cls
     if instance.call is not None and is_dataclass(cls):
         given = field_argument(instance, name)
         if not isinstance(given, Absent):
@@ -203,6 +206,8 @@ def set_item(base: Value, key: Value, value: Value, place: Place) -> Value | Non
     match base:
         case Dict():
             return _set_key(base, key, value, place)
+        case Instance() if (held := entries_of(base)) is not None:
+            return _set_key(held, key, value, place)
         case Seq(place=made) if made is not None and _replaces(base, made, key, value, place):
             return None
         case Result(call) if _replaces(base, call.place, key, value, place):
@@ -212,6 +217,8 @@ def set_item(base: Value, key: Value, value: Value, place: Place) -> Value | Non
             base.items.append(value)
         case Result(call) if is_module_list(base) and call.name.endswith("ModuleDict"):
             hold(base, key, value, place, None)
+        case Result() if is_module_list(base) and isinstance(value, Instance):
+            fill(base, [value], value.node or base.call.node, 0)  # One of them is another one now.
         case Attr(base=module, name="_modules") if (name := text_of(key)) is not None:
             return set_attribute(module, name, value, place)
     return None

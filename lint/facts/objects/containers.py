@@ -417,8 +417,10 @@ def _iterate_result(value: Result, node: ast.AST | None) -> Value:
         return Seq("tuple", [iterate(argument, node) for argument in call.args], call.open_args, node)
     if call.name in _SAME_ELEMENTS and call.args:
         return iterate(call.args[0], node)
-    if call.name == "itertools.chain" and call.args and not call.open_args:
-        return join(*(iterate(argument, node) for argument in call.args))
+    if call.name == "itertools.chain" and (call.spread or (call.args and not call.open_args)):
+        return join(*(iterate(argument, node) for argument in (*call.args, *call.spread)))
+    if call.name == "itertools.chain.from_iterable" and call.args:
+        return iterate(iterate(call.args[0], node), node)
     if call.name == "builtins.range":
         return Unknown(node)
     if is_module_list(value):

@@ -21,13 +21,16 @@ from ..values import (
     Const,
     Dict,
     Element,
+    Function,
     Instance,
+    Method,
     Ref,
     Result,
     Seq,
     Unknown,
     Value,
     equals,
+    join,
 )
 from .containers import is_none
 from .converted import BOOLEANS, converted, held_by_option
@@ -150,7 +153,9 @@ def _one_of_several(walk: Walk, parser: Parser, call: Call) -> Value | None:
 
 
 def _set_defaults(walk: Walk, parser: Parser, call: Call) -> Value | None:
-    parser.defaults |= call.kwargs
+    maybe = walk.place.deeper_than(parser.call.place)
+    for name, value in call.kwargs.items():
+        parser.defaults[name] = join(parser.defaults.get(name, UNKNOWN), value) if maybe else value
     parser.has_open_defaults |= call.open_kwargs
     return None
 
@@ -177,7 +182,7 @@ def _namespace(walk: Walk, parser: Parser, call: Call, read: Read) -> Value:
     declared = _declared(walk, parser)
     written = {option.name: option.written for option in reversed(parser.options)}
     is_open = read.open or parser.has_open_defaults
-    known = parser.only - parser.defaults.keys() if is_open else declared.keys()
+    known = _certain_names(walk, parser, call) if is_open else declared.keys()
     certain = {name for name in known if not _OF_LAUNCHERS.search(name)}
     left_open = {
         name: Given(namespace, name, written.get(name, f"--{name}"), default) for name, default in declared.items()
@@ -187,6 +192,23 @@ def _namespace(walk: Walk, parser: Parser, call: Call, read: Read) -> Value:
         found = held_by_option(walk, option, words)
         namespace.attributes[name] = left_open[name] if type(found) is Unknown else found
     return namespace
+
+
+def _certain_names(walk: Walk, parser: Parser, call: Call) -> set[str]:
+    """The attributes that no word of a command changes: `parser.set_defaults(scale=2)` without an option for it."""
+    certain = parser.only - parser.defaults.keys()
+    may_hold_more = parser.has_open_defaults or call.argument(1, "namespace") is not ABSENT
+    if not may_hold_more and not _gets_more_options(walk, parser):
+        certain |= parser.defaults.keys() - {option.name for option in parser.options}
+    return certain
+
+
+def _gets_more_options(walk: Walk, parser: Parser) -> bool:
+    """Whether code that is not read gets the parser: it may declare any option."""
+    return any(
+        parser in (*call.args, *call.kwargs.values()) and not isinstance(call.func, Function | Method | Class)
+        for call in walk.program.calls
+    )
 
 
 def _declared(walk: Walk, parser: Parser) -> dict[str, Value]:

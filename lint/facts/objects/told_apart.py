@@ -6,6 +6,7 @@ from typing import TypeGuard
 
 from ..values import Const, Dict, Instance, Result, Seq, Value
 from .containers import GAP, text_of
+from .own_dicts import entries_of
 
 #: How many elements are walked one by one.
 FEW = 8
@@ -27,8 +28,13 @@ def _makes_its_own(item: Value) -> bool:
 
 
 def keys_of(passed: Value) -> Value:
-    """What a loop goes through: of a dict that is wholly known its keys, in order; anything else itself."""
-    match passed:
-        case Dict(items, False) if items and not any(GAP in key for key in items):
-            return Seq("list", [Const(key) for key in items], False, passed.node, passed.place)
+    """What a loop goes through: of a dict that is wholly known its keys, in order, of a short text its letters.
+
+    Anything else is what it is.
+    """
+    match entries_of(passed) or passed:
+        case Dict(items, False, place=place) if items and not any(GAP in key for key in items):
+            return Seq("list", [Const(key) for key in items], False, passed.node, place)
+        case Const(str(text)) if 1 < len(text) <= FEW:
+            return Seq("list", [Const(letter) for letter in text], False, passed.node)
     return passed
