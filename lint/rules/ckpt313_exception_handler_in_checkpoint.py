@@ -3,7 +3,9 @@
 ## What it does
 Flags `except Exception`, `except BaseException` and a bare `except` around the last computation of a function that a
 non-reentrant checkpoint runs, where the handler computes something instead or raises another exception; a context
-manager of the program that raises another one is such a handler, too.
+manager of the program that raises another one is such a handler, too. So is one that swallows all, by
+`suppress(Exception)` or an `__exit__` that returns True, where the rest of the function then computes something else
+or lacks the result.
 
 ## Why is this bad?
 torch ends the recomputation early by an exception of its own, raised when the last saved tensor is there again. The
@@ -231,7 +233,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Const
+from ..facts.objects.classes import method_of
+from ..facts.values import Absent, Class, Const
 from ..finding import Severity
 from ..model.calls.call_targets import call_targets
 from ..model.events import Checkpointing
@@ -247,7 +250,7 @@ if TYPE_CHECKING:
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT313", "exception-handler-in-checkpoint", Severity.ERROR
-NEEDS = together("except", Checkpointing)
+NEEDS = together(("except", "__exit__", "suppress("), Checkpointing)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -255,7 +258,7 @@ def check(run: Run) -> Iterator[Report]:
     for event, region in run.regions():
         if event.reentrant is not False or not region.functions or _runs_to_the_end(event):
             continue
-        handler = handler_of_end(region.functions[0], partial(_called, run))
+        handler = handler_of_end(region.functions[0], partial(_called, run), partial(_exit_of, run))
         if handler is not None:
             yield Report(
                 event.node,
@@ -269,6 +272,12 @@ def _called(run: Run, node: ast.Call) -> Function | None:
     """The one function of the program that ``node`` comes to."""
     found = [target.function for call in run.calls_at(node) for target in call_targets(call.func)]
     return found[0] if len({function.node for function in found}) == 1 else None
+
+
+def _exit_of(run: Run, node: ast.Call) -> Function | None:
+    """The `__exit__` of the class of the program that ``node`` makes an object of."""
+    made = [call.func for call in run.calls_at(node) if isinstance(call.func, Class)]
+    return method_of(made[0], "__exit__") if len({cls.node for cls in made}) == 1 else None
 
 
 def _runs_to_the_end(event: Checkpointing) -> bool:

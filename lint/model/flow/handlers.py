@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
 from ...facts.objects.classes import decorator_names
 from ...facts.straight import only_value, straight
+from .exits import left_by, raises_another
+from .swallowed import swallowing_block
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,12 +31,13 @@ def catches(handler: ast.ExceptHandler, *names: str) -> bool:
     return any(kind is None or (isinstance(kind, ast.Name) and kind.id in names) for kind in kinds)
 
 
-def handler_of_end(function: Function, called: _Called) -> ast.ExceptHandler | None:
-    """The handler around the last computation of ``function`` that computes or raises something else.
+def handler_of_end(function: Function, called: _Called, exit_of: _Called) -> ast.AST | None:
+    """What catches the end of the last computation of ``function`` and computes or raises something else.
 
     Args:
         function: Where the computation ends, or what it calls last.
         called: Gives the one function of the program that a call runs, None where there are more or none.
+        exit_of: Gives the `__exit__` of a class of the program that a call makes an object of.
     """
     seen: list[ast.AST] = []
     inner: Function | None = function
@@ -41,9 +45,10 @@ def handler_of_end(function: Function, called: _Called) -> ast.ExceptHandler | N
         seen.append(inner.node)
         # What decorators put around it catches what it raises.
         handler = next(filter(None, map(_handler_of_end, (*inner.around, inner))), None)
-        handler = handler or _handler_of_context(inner, called)
-        if handler is not None:
-            return handler
+        caught = handler or _handler_of_context(inner, called, exit_of)
+        caught = caught or swallowing_block(inner, partial(_swallows, exit_of), _computes)
+        if caught is not None:
+            return caught
         last = _last_call(inner)
         inner = called(last) if last is not None else None
     return None
@@ -77,19 +82,38 @@ def _handler_of_end(function: Function) -> ast.ExceptHandler | None:
     return None
 
 
-def _handler_of_context(function: Function, called: _Called) -> ast.ExceptHandler | None:
-    """The handler of a context manager of the program, `with named("attention"):`, around the last computation."""
+def _handler_of_context(function: Function, called: _Called, exit_of: _Called) -> ast.AST | None:
+    """What a context manager of the program, `with named("attention"):`, around the last computation raises.
+
+    The handler in a generator, or the `raise` in `__exit__`.
+    """
     body = function.node.body if isinstance(function.node.body, list) else []
     while body:
         last = next((statement for statement in reversed(body) if _computes(statement)), None)
         if not isinstance(last, ast.With):
             return None
-        entered = (called(item.context_expr) for item in last.items if isinstance(item.context_expr, ast.Call))
-        found = (_handler_around_yield(maker) for maker in entered if maker is not None)
+        entered = [item.context_expr for item in last.items if isinstance(item.context_expr, ast.Call)]
+        makers = (maker for call in entered if (maker := called(call)) is not None)
+        exits = (left_by(method) for call in entered if (method := exit_of(call)) is not None)
+        found = (*map(_handler_around_yield, makers), *(left for left in exits if raises_another(left)))
         handler = next(filter(None, found), None)
         if handler is not None:
             return handler
         body = last.body
+    return None
+
+
+def _swallows(exit_of: _Called, block: ast.With) -> ast.AST | None:
+    """What swallows any exception in ``block``: the `return True` of a class, or `suppress(Exception)`."""
+    for item in block.items:
+        match item.context_expr:
+            case ast.Call(func=ast.Name("suppress") | ast.Attribute(attr="suppress"), args=kinds) as call:
+                if any(isinstance(kind, ast.Name) and kind.id in _EVERYTHING for kind in kinds):
+                    return call
+            case ast.Call() as call if (method := exit_of(call)) is not None:
+                left = left_by(method)
+                if isinstance(left, ast.Return):
+                    return left
     return None
 
 
