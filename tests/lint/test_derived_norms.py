@@ -33,13 +33,25 @@ class Net(nn.Module):
         return x
 """
 BUILT = "def __init__(self, width):\n        super().__init__({0})"
-ALIKE = ("pass", '"""The norm of the paper."""', BUILT.format("width"), BUILT.format("width, eps=1e-3"))
+FORWARD = "def forward(self, x):\n        "
+ALIKE = (
+    *("pass", '"""The norm of the paper."""', BUILT.format("width"), BUILT.format("width, eps=1e-3")),
+    f"{FORWARD}return super().forward(x)",
+    f"{FORWARD}return super(Norm, self).forward(x.float()).to(x.dtype)",
+    f"{FORWARD}with torch.autocast('cpu', enabled=False):\n            y = super().forward(x.float())\n        return y",
+    f"{FORWARD}return torch.relu(nn.BatchNorm2d.forward(self, x))",
+)
 OTHER = (
     BUILT.format("width, momentum=0.0"),
     BUILT.format("width, track_running_stats=False"),
     BUILT.format("width, 1e-5, 0.01, True, False"),
     BUILT.format("width") + "\n        self.momentum = 0.0",
     "def forward(self, x):\n        return nn.functional.batch_norm(x, None, None, training=True)",
+    f"{FORWARD}return super().forward(x) if x.shape[0] > 1 else x",
+    f"{FORWARD}if x.shape[0] == 1:\n            return x\n        return super().forward(x)",
+    f"{FORWARD}self.eval()\n        return super().forward(x)",
+    f"{FORWARD}self.momentum = 0.0\n        return super().forward(x)",
+    f"{FORWARD}return nn.functional.relu(x)",
     "def train(self, mode=True):\n        return super().train(False)",
 )
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.identifiers import attributes_in
 from ...facts.nodes import all_nodes
 from ...facts.objects.classes import ancestors
+from ...facts.straight import straight
 from ...facts.values import Class, Function, Instance
 from ..types import bases
 
@@ -16,7 +18,14 @@ if TYPE_CHECKING:
     from .region import Region
 
 #: What a class would change to keep statistics as they are.
-_OWN = ("forward", "train", "eval", "_check_input_dim")
+_OWN = ("train", "eval", "_check_input_dim")
+#: What a `forward` of its own would touch for that.
+_STATISTICS = frozenset(
+    (
+        *("training", "eval", "train", "momentum", "track_running_stats"),
+        *("running_mean", "running_var", "num_batches_tracked", "reset_running_stats"),
+    )
+)
 #: Arguments that decide whether and how far statistics are updated.
 _SETTINGS = frozenset(("momentum", "track_running_stats"))
 
@@ -37,7 +46,43 @@ def _is_like(cls: Class, kinds: tuple[str, ...]) -> bool:
     owners = [cls, *ancestors(cls)]
     if not any(name in kinds for name in bases(cls)) or any(name in owner.body for owner in owners for name in _OWN):
         return False
-    return all(map(_keeps_settings, owners))
+    return all(map(_keeps_settings, owners)) and all(map(_normalizes_as_torch, owners))
+
+
+def _normalizes_as_torch(cls: Class) -> bool:
+    """Whether a `forward` that ``cls`` has surely runs that of its base, and leaves the statistics to it."""
+    forward = cls.body.get("forward")
+    if forward is None:
+        return True
+    if not isinstance(forward, Function) or not isinstance(forward.node, ast.FunctionDef) or forward.decorators:
+        return False
+    if not attributes_in(forward.node).isdisjoint(_STATISTICS):
+        return False
+    statements = [*straight(forward.node.body, ast.With)]
+    if any(isinstance(node, ast.Return) and node not in statements for node in all_nodes(forward.node)):
+        return False  # It may come back before.
+    return any(map(_runs_base, statements))
+
+
+def _runs_base(statement: ast.AST) -> bool:
+    """Whether ``statement`` calls `super().forward`, or `nn.BatchNorm2d.forward` of `self`, under no condition."""
+    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return):
+        return False
+    nodes = [*all_nodes(statement)]
+    if any(isinstance(node, ast.IfExp | ast.BoolOp | ast.Lambda | ast.comprehension) for node in nodes):
+        return False
+    return any(isinstance(node, ast.Call) and _is_forward_of_base(node) for node in nodes)
+
+
+def _is_forward_of_base(call: ast.Call) -> bool:
+    match call.func:
+        case ast.Attribute(value=ast.Call(func=ast.Name("super")), attr="forward"):
+            return True
+        case ast.Attribute(value=ast.Attribute() | ast.Name() as base, attr="forward"):
+            first = call.args[0] if call.args else None
+            is_of_self = isinstance(first, ast.Name) and first.id == "self"
+            return is_of_self and "BatchNorm" in (base.attr if isinstance(base, ast.Attribute) else base.id)
+    return False
 
 
 def _keeps_settings(cls: Class) -> bool:
