@@ -2,7 +2,8 @@
 
 ## What it does
 Flags the second `ctx.saved_tensors` in the `backward` of a `torch.autograd.Function` that a non-reentrant checkpoint
-runs, where every way to it comes by the first one. Functions that `backward` hands its `ctx` to are read too.
+runs, where every way to it comes by the first one: `if ctx.needs_input_grad[0]:` is taken where that input is a
+parameter, or what a layer gave. Functions that `backward` hands its `ctx` to are read too.
 Checkpoints of transformers count for what the program puts into the layers: `LlamaRMSNorm.forward = fused`, a class in
 place of such a class, or `layer.input_layernorm = Fused(...)`.
 
@@ -216,20 +217,25 @@ torch 2.13 `torch/utils/checkpoint.py` (`_checkpoint_hook.unpack_hook`).
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from ..facts.values import Absent, Result
 from ..finding import Severity
-from ..model.events import Checkpointing, HfEnable
+from ..model.events import Checkpointing, GradientSwitch, HfEnable
 from ..model.flow.saved_tensor_reads import second_reads
 from ..model.known_models.replaced_parts import replaced_in_layers
 from ..model.libraries.enabled import enablings
+from ..model.names import canonical
 from ..model.needs import SWITCHED_ON, together
 from ..model.report import Remark, Report
 from ..model.tensors.gradient_free import is_gradient_free
+from ..model.tensors.needs_gradient import needs_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from ..facts.values import Value
     from ..model.events import Event
     from ..model.regions.region import Region
     from ..model.run import Run
@@ -245,7 +251,7 @@ def check(run: Run) -> Iterator[Report]:
     """Report reads that unpack what the checkpoint has given away already."""
     reported = set()
     for cause, region in (*_checkpointed(run), *_in_layers(run)):
-        for call, first, second in second_reads(region):
+        for call, first, second in second_reads(region, partial(_needs_gradient, run)):
             if second in reported or is_gradient_free(call):
                 continue
             reported.add(second)
@@ -258,6 +264,15 @@ def check(run: Run) -> Iterator[Report]:
                     Remark(cause.node, "the checkpoint that runs this function", region.conditions_of(call)),
                 ),
             )
+
+
+def _needs_gradient(run: Run, value: Value) -> bool:
+    """Whether ``value`` is what a module with weights gave, or a parameter, in a program that freezes nothing."""
+    match value:
+        case Result(call) if canonical(call.name) == "torch.nn.Parameter":
+            switched = isinstance(call.argument(1, "requires_grad"), Absent)
+            return switched and not any(run.of(GradientSwitch))
+    return needs_gradient(run, value)
 
 
 def _checkpointed(run: Run) -> Iterator[tuple[Event, Region]]:

@@ -109,3 +109,39 @@ def test_a_second_read_elsewhere_is_right(around):
 )
 def test_other_ways_into_the_function_raise_and_are_found(call, around):
     assert run(TWICE, call, around) == (True, True)
+
+
+BRANCHES = """\
+grad_a = grad_b = None
+if ctx.needs_input_grad[0]:
+    grad_a = grad * ctx.saved_tensors[1]
+if ctx.needs_input_grad[1]:
+    grad_b = grad * ctx.saved_tensors[0]
+return grad_a, grad_b"""
+ASKED = {
+    "each": BRANCHES,
+    "each, by an expression": (
+        "grad_a = grad * ctx.saved_tensors[1] if ctx.needs_input_grad[0] else None\n"
+        "grad_b = grad * ctx.saved_tensors[0] if ctx.needs_input_grad[1] else None\nreturn grad_a, grad_b"
+    ),
+    "returned early": f"if not ctx.needs_input_grad[0]:\n    return None, grad * ctx.saved_tensors[0]\n{TWICE}",
+    "any": f"if not any(ctx.needs_input_grad):\n    return None, None\n{TWICE}",
+    "both": f"if ctx.needs_input_grad[0] and ctx.needs_input_grad[1]:\n    a, b = ctx.saved_tensors\n{BRANCHES}",
+}
+BOTH_NEED_IT = "linear(Product.apply(linear(x), torch.nn.Parameter(torch.ones(4)))).tanh()"
+ONE_NEEDS_IT = "linear(Product.apply(linear(x), torch.ones(4))).tanh()"
+
+
+@pytest.mark.parametrize("way", ASKED)
+def test_branches_for_inputs_that_need_gradients_are_taken(way):
+    assert run(ASKED[way], BOTH_NEED_IT) == (True, True)
+
+
+@pytest.mark.parametrize("way", ["each", "each, by an expression"])
+def test_branches_for_inputs_that_need_none_may_not_be_taken(way):
+    assert run(ASKED[way], ONE_NEEDS_IT) == (False, False)
+
+
+def test_a_branch_that_is_surely_taken_leaves_the_rest_out():
+    once = f"if ctx.needs_input_grad[0]:\n    a, b = ctx.saved_tensors\n    return grad * b, grad * a\n{TWICE}"
+    assert run(once, BOTH_NEED_IT) == (False, False)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.identifiers import attributes_in
 from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.objects.classes import ancestors
 from ...facts.straight import straight
 from ...facts.values import Attr, Class, Function, Ref, options
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from ...facts.values import Call, FunctionNode, Value
     from ..regions.region import Region
@@ -22,14 +23,21 @@ _DEEPEST = 4
 _ENDS = (ast.Return, ast.Raise, ast.Break, ast.Continue)
 
 
-def second_reads(region: Region) -> Iterator[tuple[Call, ast.Attribute, ast.Attribute]]:
-    """The calls of custom functions in ``region`` whose `backward` reads twice, with the first and the second read."""
+def second_reads(
+    region: Region, needs_gradient: Callable[[Value], bool]
+) -> Iterator[tuple[Call, ast.Attribute, ast.Attribute]]:
+    """The calls of custom functions in ``region`` whose `backward` reads twice, with the first and the second read.
+
+    Args:
+        region: What runs again.
+        needs_gradient: Whether a tensor that a function gets surely needs a gradient.
+    """
     for call in region.calls:
         for option in options(call.func):
             cls = option.base if isinstance(option, Attr) and option.name == "apply" else None
             found = _backward(cls) if isinstance(cls, Class) else None
             saves = isinstance(cls, Class) and _saves_tensors(cls)
-            reads = _read_again(found) if found is not None and saves else None
+            reads = _read_again(found, _Needed(call, needs_gradient)) if found is not None and saves else None
             if reads is not None:
                 yield call, *reads
 
@@ -54,12 +62,48 @@ def _saves_tensors(cls: Class) -> bool:
     )
 
 
-def _read_again(function: Function) -> tuple[ast.Attribute, ast.Attribute] | None:
+class _Needed:
+    """Which inputs of one call surely need a gradient, asked where `backward` does: `ctx.needs_input_grad[1]`."""
+
+    def __init__(self, call: Call, needs_gradient: Callable[[Value], bool]) -> None:
+        self._given = [] if call.open_args else call.args
+        self._needs_gradient = needs_gradient
+
+    def _is_needed(self, position: int) -> bool | None:
+        is_given = -len(self._given) <= position < len(self._given)
+        return True if is_given and self._needs_gradient(self._given[position]) else None
+
+    def answer(self, test: ast.AST, context: str) -> bool | None:
+        """What a condition of `backward` is, whose first parameter is ``context``; None where that is open."""
+        match test:
+            case ast.Subscript(value=asked, slice=ast.Constant(value=int(position))) if _asks_inputs(asked, context):
+                return self._is_needed(position)
+            case ast.Call(func=ast.Name("any"), args=[asked]) if _asks_inputs(asked, context):
+                return True if any(self._is_needed(position) for position in range(len(self._given))) else None
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                answer = self.answer(operand, context)
+                return None if answer is None else not answer
+            case ast.BoolOp(op=op, values=values):
+                stops = isinstance(op, ast.Or)
+                answers = {self.answer(value, context) for value in values}
+                return stops if stops in answers else (None if None in answers else not stops)
+        return None
+
+
+def _asks_inputs(node: ast.AST, context: str) -> bool:
+    """Whether ``node`` is `ctx.needs_input_grad`."""
+    match node:
+        case ast.Attribute(value=ast.Name(id=name), attr="needs_input_grad"):
+            return name == context
+    return False
+
+
+def _read_again(function: Function, needed: _Needed) -> tuple[ast.Attribute, ast.Attribute] | None:
     """The two reads, where whoever comes to the second one has come by the first."""
     parameters = function.node.args.args
     if isinstance(function.node, ast.Lambda) or not parameters:
         return None
-    search = _Search(function, parameters[0].arg)
+    search = _Search(function, parameters[0].arg, needed)
     search.body(function.node.body, None)
     return search.found
 
@@ -86,9 +130,12 @@ def _ends_early(function: FunctionNode) -> bool:
 class _Search:
     """One pass over a function in the order it runs; ``first`` is the read that every way to here has come by."""
 
-    def __init__(self, function: Function, context: str) -> None:
+    def __init__(self, function: Function, context: str, needed: _Needed) -> None:
         self.function = function
         self.context = context
+        self.needed = needed
+        #: The reads in branches that are taken for what the function gets.
+        self.by_inputs: list[ast.Attribute] = []
         #: The functions that the context was handed on to, to come here.
         self.callers: list[Function] = []
         self.found: tuple[ast.Attribute, ast.Attribute] | None = None
@@ -96,14 +143,39 @@ class _Search:
     def body(self, statements: list[ast.stmt], first: ast.Attribute | None) -> ast.Attribute | None:
         """Go through ``statements``; gives the read that whatever follows has come by."""
         for statement in statements:
-            first = self._statement(statement, first)
+            taken = self._taken(statement)
+            if taken is None:
+                first = self._statement(statement, first)
+                continue
+            first = self._in_taken(self.body(taken, first), first)
+            if taken and isinstance(taken[-1], _ENDS):
+                break
         return first
+
+    def _in_taken(self, read: ast.Attribute | None, before: ast.Attribute | None) -> ast.Attribute | None:
+        """``read``, in a branch that is taken for what the function gets."""
+        if read is not None and before is None:
+            self.by_inputs.append(read)
+        return read
+
+    def _before_branch(self, test: ast.expr, first: ast.Attribute | None) -> ast.Attribute | None:
+        """``first`` for the branches of a condition: one on another input may go with it, or never hold."""
+        is_open = first in self.by_inputs and "needs_input_grad" in attributes_in(test)
+        return None if is_open else first
+
+    def _taken(self, statement: ast.stmt) -> list[ast.stmt] | None:
+        """The branch that is surely taken, as the inputs of the function need gradients; None where that is open."""
+        if not isinstance(statement, ast.If):
+            return None
+        answer = self.needed.answer(statement.test, self.context)
+        return None if answer is None else statement.body if answer else statement.orelse
 
     def _statement(self, node: ast.stmt, first: ast.Attribute | None) -> ast.Attribute | None:
         match node:
             case ast.If(test=test, body=body, orelse=orelse):
                 first = self._read(test, first)
-                ways = [(part, self.body(part, first)) for part in (body, orelse)]
+                before = self._before_branch(test, first)
+                ways = [(part, self.body(part, before)) for part in (body, orelse)]
                 left = [read for part, read in ways if not (part and isinstance(part[-1], _ENDS))]
                 return first or (left[0] if left and None not in left else None)
             case ast.For(iter=looped, body=body, orelse=orelse) | ast.AsyncFor(iter=looped, body=body, orelse=orelse):
@@ -128,8 +200,11 @@ class _Search:
                     self.found = first, node
                 return first or node
             case ast.IfExp(test=test, body=body, orelse=orelse):
+                if (answer := self.needed.answer(test, self.context)) is not None:
+                    return self._in_taken(self._read(body if answer else orelse, first), first)
                 first = self._read(test, first)
-                ways = [self._read(part, first) for part in (body, orelse)]
+                before = self._before_branch(test, first)
+                ways = [self._read(part, before) for part in (body, orelse)]
                 return first or (ways[0] if None not in ways else None)
             case ast.BoolOp(values=[start, *rest]):
                 first = self._read(start, first)
