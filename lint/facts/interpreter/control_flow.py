@@ -318,8 +318,8 @@ def _is_named(value: Value) -> bool:
             return any(
                 isinstance(it, Const) and isinstance(it.value, str) for it in (*call.args, *call.kwargs.values())
             )
-        case Const(str()):
-            return value.node is None  # the key of a dict
+        case Const(str(text)):
+            return value.node is None or "=" in text  # the key of a dict, or a setting: `NAME=value`
     return False
 
 

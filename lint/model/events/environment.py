@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...facts.objects.dicts import merge_into
 from ...facts.values import Const, Dict, Value
 from .event import CallEvent, Event, WriteEvent
 
@@ -42,13 +43,13 @@ class EnvironmentCall(CallEvent, EnvironmentSetting):
 
 
 class EnvironmentUpdate(CallEvent, EnvironmentSetting):
-    """``os.environ.update({"NAME": value})`` or ``os.environ.update(NAME=value)``."""
+    """``os.environ.update({"NAME": value})``, ``os.environ.update(NAME=value)``, or the same with pairs."""
 
     __slots__ = ()
 
     @property
     def variables(self) -> dict[str, Value]:
         """What is set, by name."""
-        given = self.call.argument(0)
-        listed = given.items if isinstance(given, Dict) else {}
-        return {**listed, **self.call.kwargs}
+        listed = Dict({}, False, None)
+        merge_into(listed, self.call.argument(0))
+        return {**listed.items, **self.call.kwargs}
