@@ -121,6 +121,9 @@ def codes(body: str, code: str = CODE) -> list[str]:
         "losses = [net(part).mean() for part in parts]\nfor loss in losses[:-1]:\n    loss.backward()\n"
         "optimizer.step()\nlosses[-1].backward()",
         PAIR.replace("{kind}", "ActorCritic"),
+        "first, second = both(net, x, y)\nfor loss in (first, second):\n    loss.backward()\n    optimizer.step()",
+        "again = torch.optim.SGD(net.parameters())\nfirst, second = both(net, x, y)\n"
+        "for chosen, loss in ((optimizer, first), (again, second)):\n    loss.backward()\n    chosen.step()",
     ],
 )
 def test_a_step_before_the_backward_pass_of_another_loss_is_found(body):
@@ -145,6 +148,10 @@ def test_a_step_before_the_backward_pass_of_another_loss_is_found(body):
         "total = 0\nfor i, part in enumerate(parts):\n    total = total + net(part).mean()\n    if i % 4 == 3:\n"
         "        total.backward()\n        optimizer.step()\n        total = 0\ntotal.backward()",
         PAIR.replace("{kind}", "Separate"),
+        "first, second = both(net, x, y)\nfor loss in (first, second):\n    loss.backward()\noptimizer.step()",
+        "steps = torch.optim.SGD(other.parameters())\n"
+        "def apart(x, y):\n    return net(x).mean(), other(y).mean()\nfirst, second = apart(x, y)\n"
+        "for chosen, loss in ((optimizer, first), (steps, second)):\n    loss.backward()\n    chosen.step()",
     ],
 )
 def test_a_step_behind_the_backward_passes_it_matters_to_is_right(body):

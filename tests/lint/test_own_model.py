@@ -238,6 +238,8 @@ CRITIC = """
     def slope(score, x):
         return torch.autograd.grad(score(x).sum(), x, create_graph=True)
 """
+#: A method of an object that is no module.
+METHOD = "class Penalty:\n        def __call__(self, {0}, x):\n            return {0}(x), slope({0}, x)"
 ALWAYS = "return checkpoint(self.block, x, use_reentrant=True)"
 CHOSEN = "return checkpoint(self.block, x, use_reentrant=True) if self.checkpoints else self.block(x)"
 
@@ -247,7 +249,10 @@ CHOSEN = "return checkpoint(self.block, x, use_reentrant=True) if self.checkpoin
     [
         (ALWAYS, "def penalty(critic, x):\n        return critic(x), slope(critic, x)", ["CKPT305"]),
         (ALWAYS, "def penalty(critic: Critic, x):\n        return slope(critic, x)", ["CKPT305"]),
+        (ALWAYS, METHOD.format("critic"), ["CKPT305"]),
         # The one model of the file may be another one here.
+        (ALWAYS, METHOD.format("model"), []),
+        (ALWAYS, METHOD.format("critic").replace("Penalty:", "Penalty(nn.Module):"), []),
         (ALWAYS, "def penalty(model, x):\n        return model(x), slope(model, x)", []),
         (ALWAYS, "def penalty(model, x):\n        critic = model\n        return model(x), slope(critic, x)", []),
         # Nothing shows how it was built.

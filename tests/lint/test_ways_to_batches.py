@@ -39,6 +39,25 @@ def main():
     for step, (x, y) in enumerate(saved):
         F.cross_entropy(net(x.cuda()), y.cuda()).backward()
 """,
+    "parts of a file": """\
+images, votes = torch.load("galaxies.pt")
+net = Net()
+for epoch in range(2):
+    for chosen in torch.randperm(len(images)).split(64):
+        F.cross_entropy(net(images[chosen]), votes[chosen]).backward()
+""",
+    "entries of a file": """\
+def main():
+    net, saved = Net(), torch.load("images.pt", map_location="cuda")
+    for step in range(100):
+        chosen = torch.randint(len(saved["x"]), (64,))
+        F.cross_entropy(net(saved["x"][chosen]), saved["y"][chosen]).backward()
+""",
+    "slices of a file": """\
+net, images = Net(), torch.load("images.pt")
+for start in range(0, len(images), 64):
+    net(images[start : start + 64]).sum().backward()
+""",
     "a file of arrays": """\
 import numpy as np
 net = Net()
@@ -741,6 +760,25 @@ opt = torch.optim.Adam(latents)
 for x in latents:
     net(x).sum().backward()
     opt.step()
+""",
+    "entries of a file, optimized": """\
+net, saved = Net(), torch.load("latents.pt")
+opt = torch.optim.Adam([saved["x"], *net.parameters()])
+for step in range(100):
+    net(saved["x"][torch.randint(100, (8,))]).sum().backward()
+    opt.step()
+""",
+    "entries of a file that are made to need one": """\
+net, saved = Net(), torch.load("latents.pt")
+saved["x"].requires_grad_()
+for step in range(100):
+    net(saved["x"][torch.randint(100, (8,))]).sum().backward()
+""",
+    "parts of a file, asked alone": """\
+net, images = Net(), torch.load("images.pt")
+with torch.no_grad():
+    for start in range(0, len(images), 64):
+        print(net(images[start : start + 64]).sum())
 """,
     "a generator in front": """\
 def main(loader):

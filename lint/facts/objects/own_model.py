@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ..nodes import all_nodes
 from ..origin import origin
 from ..values import Class, Guess, Instance, Ref
-from .classes import ancestors
+from .classes import ancestors, is_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -73,13 +73,15 @@ def own_model(program: Program, function: Function, argument: ast.arg) -> Instan
     Returns:
         One for all parameters that are guessed alike; None unless one class alone fits.
     """
-    if function.owner is not None or function.place.function is not None or origin(function.node) is not None:
+    if function.place.function is not None or origin(function.node) is not None:
         return None
     if program.own_models is None:
         program.own_models = _roots([cls for cls in program.classes if origin(cls.node) is None])
     named = [cls for cls in program.own_models if _is_named_after(argument.arg, cls)]
     if not program.own_models or (not named and argument.arg not in _MODEL_NAMES):
         return None
+    if function.owner is not None and not (named and is_plain(function.owner)):
+        return None  # A method is for any model, unless it names one.
     if not named and _takes_other_models(program.own_models, function, argument):
         return None
     uses = _uses_of(argument.arg, function)

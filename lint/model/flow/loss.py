@@ -103,7 +103,9 @@ class Losses:
         ways = ways_from_shared_function(self._run, source, sink)
         if ways is None or len(ways.right) > 1 or not all(map(self.is_returned, ways.left[1:])):
             return False
-        return ways.left[0].node in self._calls_in(body_around(self._run, sink), [part], position(part))
+        if ways.left[0].node not in self._calls_in(body_around(self._run, sink), [part], position(part)):
+            return False
+        return len(ways.left) < 2 or self._takes(ways.left[0], ways.left[1], [part], position(part))
 
     def takes_element(self, inner: Call, forward: Call, sink: Call | None) -> bool:
         """Whether ``sink``, or what the function of ``forward`` returns, gets the part that ``inner`` is in.

@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ...facts.nodes import is_inside
 from ...facts.values import Attr, Dict, Element, Function, Instance, Param, Ref, Result, Seq, options, same
 from ..events import Backward, GradientSwitch
 from ..names import canonical
@@ -39,9 +40,28 @@ _ITEM_METHODS = ("__getitem__", "__getitems__", "__iter__", "collate_fn", "colla
 
 def is_batch(run: History, element: Element) -> bool:
     """Whether ``element`` is what a loop over a loader, or `next`, gives: batches, not results of modules."""
-    if _is_loader(run, element.of):
+    if _is_loader(run, element.of) or _is_drawn(run, element):
         return True
     return _trains_on(run, element) and _names_data(element) and not _is_optimized(run, element.of)
+
+
+def _is_drawn(run: History, element: Element) -> bool:
+    """Whether ``element`` is `images[chosen]` in a training loop, of tensors that were read from a file."""
+    held = _root(element)
+    if not isinstance(element.node, ast.Subscript) or not isinstance(held, Result):
+        return False
+    if canonical(held.call.name) not in _READ or _has_optimized_part(run, held):
+        return False
+    if any(not switch.freezes for switch in run.of(GradientSwitch)):
+        return False  # What is switched on may be a part of it under another name.
+    return any(is_inside(element.node, loop) for loop in _training_loops(run))
+
+
+def _root(value: Value) -> Value:
+    """What ``value`` is an element of, at any depth."""
+    while isinstance(value, Element):
+        value = value.of
+    return value
 
 
 def yielded_as(run: History, element: Element) -> list[Value]:
@@ -137,12 +157,7 @@ def _trains_on(run: History, element: Element) -> bool:
 def _trained_on(run: History) -> frozenset[ast.AST]:
     """What loops go through that come to a backward pass, in functions that they call or define too, or before one."""
     backwards = list(run.of(Backward))
-    found: set[ast.AST] = set()
-    for backward in backwards:
-        for call in run.path_to(backward.call) or [backward.call]:
-            function = call.place.function
-            around = (*call.place.loops, *(function.place.loops if function is not None else ()))
-            found.update(loop.iter for loop in around if isinstance(loop, ast.For | ast.AsyncFor))
+    found: set[ast.AST] = {loop.iter for loop in _training_loops(run)}
     last: dict[tuple[int, tuple[ast.Call, ...]], int] = {}
     for backward in backwards:
         way = backward.place.walk, backward.place.stack
@@ -151,6 +166,18 @@ def _trained_on(run: History) -> frozenset[ast.AST]:
         if call.place.loops and call.order < last.get((call.place.walk, call.place.stack), 0):
             found.update(loop.iter for loop in call.place.loops if isinstance(loop, ast.For | ast.AsyncFor))
     return frozenset(found)
+
+
+@lru_cache(maxsize=1)
+def _training_loops(run: History) -> list[ast.For | ast.AsyncFor]:
+    """The loops that come to a backward pass, in functions that they call or define too."""
+    found: dict[ast.For | ast.AsyncFor, None] = {}
+    for backward in run.of(Backward):
+        for call in run.path_to(backward.call) or [backward.call]:
+            function = call.place.function
+            around = (*call.place.loops, *(function.place.loops if function is not None else ()))
+            found.update((loop, None) for loop in around if isinstance(loop, ast.For | ast.AsyncFor))
+    return [*found]
 
 
 def _names_data(element: Element) -> bool:
@@ -199,9 +226,18 @@ def _written_name(passed: ast.AST | None) -> str:
 def _is_optimized(run: History, value: Value) -> bool:
     """Whether an optimizer gets ``value``: tensors that are trained, not data."""
     held = _looked_through(value)
+    return any(same(part, held) for part in _optimized(run))
+
+
+def _has_optimized_part(run: History, value: Value) -> bool:
+    """Whether an optimizer gets something that was taken out of ``value``."""
+    return any(same(_root(part), value) for part in _optimized(run))
+
+
+def _optimized(run: History) -> Iterator[Value]:
+    """What optimizers get."""
     made = (call for call in run.program.calls if call.name.startswith("torch.optim."))
-    given = (part for call in made for argument in (*call.args, *call.kwargs.values()) for part in _parts(argument))
-    return any(same(part, held) for part in given)
+    return (part for call in made for argument in (*call.args, *call.kwargs.values()) for part in _parts(argument))
 
 
 def _parts(value: Value, depth: int = 4) -> Iterator[Value]:
