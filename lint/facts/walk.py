@@ -77,6 +77,8 @@ class Store(NamedTuple):
     obj: Value
     key: Value
     value: Value
+    place: Place
+    order: int
 
 
 class Untaken(NamedTuple):

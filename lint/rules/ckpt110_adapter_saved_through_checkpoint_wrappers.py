@@ -3,7 +3,8 @@
 ## What it does
 Flags a model that gets a PEFT adapter and whose layers are wrapped by torch's `checkpoint_wrapper`, directly, through
 `apply_activation_checkpointing`, or through FSDP's own activation checkpointing (`fsdp_config` of `TrainingArguments`,
-accelerate's `FullyShardedDataParallelPlugin`), when the adapter is saved or a Trainer trains it.
+accelerate's `FullyShardedDataParallelPlugin`), when the adapter is saved or a Trainer trains it. A program that takes
+the wrappers off before it saves is fine.
 
 ## Why is this bad?
 Since peft 0.21 the adapter's tensors are looked up by module names, which contain `_checkpoint_wrapped_module`, among
@@ -62,8 +63,12 @@ Trainer(model, args).train()
 ```python
 from peft import LoraConfig, get_peft_model
 from peft.tuners.lora import LoraLayer
-from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
+    CheckpointWrapper,
+    apply_activation_checkpointing,
+)
 from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 
 def with_the_models_own(name):
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
@@ -77,6 +82,15 @@ def without_adapter(model, is_block):
 def another_model(model, teacher, is_block):
     apply_activation_checkpointing(teacher, check_fn=is_block)
     get_peft_model(model, LoraConfig()).save_pretrained("adapter")
+
+def taken_off_before(name):
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
+    apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, LlamaDecoderLayer))
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, CheckpointWrapper):
+                setattr(parent, name, child._checkpoint_wrapped_module)
+    model.save_pretrained("adapter")
 
 def around_the_adapters(name):
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(name), LoraConfig())
@@ -163,7 +177,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Dict, Instance, Partial, Ref, Value, equals, options
+from ..facts.values import Absent, Attr, Dict, Param, Partial, Ref, Result, Value, equals, options
 from ..finding import Severity
 from ..model.conditions.guards import is_optional
 from ..model.events import (
@@ -179,9 +193,11 @@ from ..model.events.extract import args_of
 from ..model.libraries.accelerate import prepared_with
 from ..model.libraries.sharding import attributes, root
 from ..model.libraries.trainer import where
+from ..model.names import canonical
 from ..model.regions.bodies import classes_checked
 from ..model.report import Remark, Report
-from ..model.types import is_hf_model, same_object
+from ..model.types import same_object
+from ..model.wrapping.taken_off import comes_before, may_be_taken_off
 
 if TYPE_CHECKING:
     import ast
@@ -199,33 +215,81 @@ NEEDS = (
 )
 VERSIONS = {"peft": ">=0.21"}
 _SAVES = ("save_pretrained", "save_model", "push_to_hub")
+#: Methods that give the model without the adapter.
+_MERGES = ("merge_and_unload", "unload")
 #: Attributes by which wrappers give the model inside.
 _SAME_MODEL = frozenset(("module", "_orig_mod"))
 
 
 def check(run: Run) -> Iterator[Report]:
     """Report wrappers put into a model whose adapter is saved."""
-    if not any(run.method_calls(*_SAVES)) and not any(map(_trains, run.method_calls("train"))):
+    if not any(_saving(run)):
         return
     prepared = list(prepared_with(run))
     for attach in run.of(AdapterAttach):
         for wrap in run.of(WrapperCheckpointing):
-            if root(wrap.module) is root(attach.model) and not wrap.place.excludes(attach.place):
-                yield from () if _asks_for_adapters(run, wrap) else (_report(wrap.node, attach.node),)
+            if _is_around(run, wrap, attach) and any(_finds(run, save, wrap, attach.model) for save in _saving(run)):
+                yield _report(wrap.node, attach.node)
         yield from _by_accelerator(run, attach, prepared)
     for trainer in run.of(TrainerBuild):
         adapter = _adapter_of(run, trainer)
         for args in (args_of(value) for value in options(trainer.args)):
-            if adapter is None or args is None or _saves_nothing(run, args):
+            if adapter is None or args is None or not _saves_behind(run, trainer, args):
                 continue
             if (node := _wrapping(args)) is not None:
                 yield _report(node, adapter)
 
 
+def _is_around(run: Run, wrap: WrapperCheckpointing, attach: AdapterAttach) -> bool:
+    """Whether ``wrap`` goes around layers of the very model that gets the adapter."""
+    is_one = root(wrap.module) is root(attach.model) and not wrap.place.excludes(attach.place)
+    return is_one and not _asks_for_adapters(run, wrap)
+
+
+def _saving(run: Run) -> Iterator[Call]:
+    """The calls that save a model, those by which a Trainer trains it and writes checkpoints included."""
+    yield from run.method_calls(*_SAVES)
+    trainers = {trainer.node: trainer for trainer in run.of(TrainerBuild)}
+    for call in run.method_calls("train"):
+        own = [trainers[option.node] for option in options(call.receiver) if option.node in trainers]
+        if any(_writes_checkpoints(trainer) for trainer in own) or (not own and _trains(call)):
+            yield call
+
+
 def _trains(call: Call) -> bool:
     """Whether ``call`` of `train` is one of a Trainer, which saves what it trains, and no switch of a module."""
-    module = same_object(call.receiver)
-    return not isinstance(module, Instance) and not is_hf_model(module)
+    match same_object(call.receiver):
+        case Param(name=name) | Attr(name=name):
+            return "trainer" in name.lower()
+        case Result(made):
+            return "trainer" in made.called.lower()
+    return False
+
+
+def _writes_checkpoints(trainer: TrainerBuild) -> bool:
+    """Whether nothing keeps ``trainer`` from writing checkpoints while it trains."""
+    settings = (args_of(value) for value in options(trainer.args))
+    return not any(args is not None and equals(args.setting("save_strategy"), "no") is True for args in settings)
+
+
+def _finds(run: Run, save: Call, wrap: WrapperCheckpointing, model: Value) -> bool:
+    """Whether ``save`` finds the wrappers of ``wrap`` in ``model``."""
+    found = comes_before(wrap, save) and not _saves_another(save, model)
+    return found and not may_be_taken_off(run, wrap, model, save)
+
+
+def _saves_another(save: Call, model: Value) -> bool:
+    """Whether ``save`` is certainly about something else than ``model``: a tokenizer, or what it was merged into."""
+    return all(_is_another(option, root(model)) for option in options(save.receiver))
+
+
+def _is_another(saved: Value, model: Value) -> bool:
+    saved = root(saved)
+    if saved is model or not isinstance(saved, Result):
+        return False
+    name = canonical(saved.call.name)
+    loads = name.startswith(("transformers.", "peft.")) and "Trainer" not in name
+    return loads or saved.call.method in _MERGES
 
 
 def _by_accelerator(
@@ -239,7 +303,8 @@ def _by_accelerator(
             continue
         later = (save for save in run.method_calls("save_pretrained") if save.order > prepare.order)
         own = (save for save in later if root(save.receiver) is model and {*attributes(save.receiver)} <= _SAME_MODEL)
-        saves = [save for save in own if _meet(save.place, plugin, prepare, attach) and not is_optional(save.place)]
+        met = (save for save in own if _meet(save.place, plugin, prepare, attach) and not is_optional(save.place))
+        saves = [save for save in met if not may_be_taken_off(run, prepare, model, save)]
         if saves:
             node = where(plugin.call.keyword("activation_checkpointing"), plugin.node)
             yield _report(node, attach.node, "`model.gradient_checkpointing_enable()`")
@@ -285,10 +350,12 @@ def _adapter_of(run: Run, trainer: TrainerBuild) -> ast.Call | None:
     return trainer.node if config is not None and config.name.startswith("peft.") else None
 
 
-def _saves_nothing(run: Run, args: TrainerArgs) -> bool:
-    """Whether the Trainer writes no checkpoints, and nothing else in the program saves a model."""
-    off = equals(args.setting("save_strategy"), "no") is True
-    return off and not any(run.method_calls(*_SAVES))
+def _saves_behind(run: Run, trainer: TrainerBuild, args: TrainerArgs) -> bool:
+    """Whether the Trainer writes checkpoints, or something else in the program saves the model as it leaves it."""
+    if equals(args.setting("save_strategy"), "no") is not True:
+        return True
+    saves = (save for save in run.method_calls(*_SAVES) if not _saves_another(save, trainer.model))
+    return any(not may_be_taken_off(run, trainer, trainer.model, save) for save in saves)
 
 
 def _wrapping(args: TrainerArgs) -> ast.AST | None:

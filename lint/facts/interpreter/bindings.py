@@ -64,7 +64,7 @@ def _while_it_lasts(walk: Walk, value: Value) -> Value:
 def store(walk: Walk, base: Value, key: Value, value: Value) -> None:
     """Record that the part ``key`` of the tensor ``base`` becomes ``value``, or gets it added."""
     if not isinstance(base, Dict | Seq):
-        walk.program.stores.append(Store(base, key, value))
+        walk.program.stores.append(Store(base, key, value, walk.place, walk.program.next_order()))
 
 
 def _assign_item(walk: Walk, base: Value, key: Value, value: Value, node: ast.AST) -> None:

@@ -22,6 +22,11 @@ def mentions(program: Program, name: str, apart_from: Collection[ast.AST] = ()) 
     return any(node not in apart_from for node in _names_in(program.trees).get(name, ()))
 
 
+def attributes_named(program: Program, name: str) -> list[ast.Attribute]:
+    """Where `.name` of something stands in the program."""
+    return [node for node in _names_in(program.trees).get(name, ()) if isinstance(node, ast.Attribute)]
+
+
 @lru_cache(maxsize=4)
 def _names_in(trees: tuple[ast.AST, ...]) -> dict[str, list[ast.AST]]:
     """By name, the calls with it as a keyword, the attributes, the variables and the strings."""
