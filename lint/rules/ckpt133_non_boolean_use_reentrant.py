@@ -124,7 +124,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import expression
-from ..facts.objects.parsers import Given
+from ..facts.objects.parsers import Given, Said
 from ..facts.values import Const, Dict, Element, Ref, Result, Value
 from ..finding import Applicability, Severity
 from ..model.events import TorchCheckpoint
@@ -156,11 +156,20 @@ def check(run: Run) -> Iterator[Report]:
                 f"{source} are strings, and any text is true, `False` too: the reentrant variant runs; "
                 "compare it with a text",
             )
-        # An option with such a default is a string whatever the command line says.
-        value = value.default if isinstance(value, Given) else value
+        value = _declared(value)
         node = expression(value.node)
         if isinstance(value, Const) and isinstance(value.value, str) and node is not None:
             yield _report(value, node, value.value)
+
+
+def _declared(value: Value) -> Value:
+    """The default of an option that has a text: it is a string whatever the command line says."""
+    match value:
+        case Given(default=default):
+            return default
+        case Said(default=Const(str()) as default):
+            return default
+    return value
 
 
 def _source_of_text(value: Value) -> str | None:

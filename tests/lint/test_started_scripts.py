@@ -239,6 +239,12 @@ def test_a_text_that_the_command_gives_is_a_finding_in_the_launch_script(tmp_pat
     assert found(tmp_path, {"train.py": code, "run.sh": "python train.py --ckpt --reentrant $IT\n"}) == []
 
 
+def test_a_text_whatever_the_command_says_is_one_finding_in_the_script(tmp_path):
+    code = script(SWITCH, 'parser.add_argument("--reentrant", default="False")').replace(", src_mask=mask", "")
+    runs = {"a.sh": "python train.py --ckpt --reentrant False\n", "b.sh": "python train.py --ckpt --reentrant True\n"}
+    assert found(tmp_path, {"train.py": code, **runs}) == ["CKPT133"]
+
+
 TWICE = """first = argparse.ArgumentParser(); first.add_argument("--config", default="")
     known, rest = first.parse_known_args()
     if known.config:

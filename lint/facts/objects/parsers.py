@@ -83,6 +83,16 @@ class Given(Attr):
         self.default = default
 
 
+class Said(Const):
+    """What the words of a command give for an option, and ``default`` when they do not."""
+
+    __slots__ = ("default",)
+
+    def __init__(self, said: Const, default: Value) -> None:
+        super().__init__(said.value, said.node)
+        self.default = default
+
+
 def parser_made(walk: Walk, call: Call) -> Value:
     """``argparse.ArgumentParser(...)``."""
     made = Parser(call)
@@ -190,6 +200,7 @@ def _namespace(walk: Walk, parser: Parser, call: Call, read: Read) -> Value:
     namespace.attributes = left_open | {name: declared[name] for name in certain}
     for name, (option, words) in read.given.items():
         found = held_by_option(walk, option, words)
+        found = Said(found, declared[name]) if isinstance(found, Const) and name in declared else found
         namespace.attributes[name] = left_open[name] if type(found) is Unknown else found
     return namespace
 
