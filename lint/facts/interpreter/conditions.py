@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..nodes import all_nodes
+from ..objects.untouched import is_just_built
 from ..values import Const, Dict, Instance, Seq, truth
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def _is_switch(walk: Walk, node: ast.AST) -> bool:
         return False
     held = walk.evaluate(node)
     is_open = isinstance(held, Const) and (held.value is None or isinstance(held.value, bool))
-    return is_open and not _is_settled(walk, node)
+    return is_open and not (_is_settled(walk, node) or is_just_built(walk, node))
 
 
 def _is_settled(walk: Walk, node: ast.AST) -> bool:

@@ -22,7 +22,7 @@ from ...facts.values import (
 )
 from ..conditions.guards import excludes_mode
 from ..conditions.ramps import last_of_ramp
-from ..events import AdapterAttach, EvalSwitch, TrainerBuild, TrainSwitch
+from ..events import AdapterAttach, Backward, EvalSwitch, ModeSwitch, TrainerBuild, TrainSwitch
 from ..known_models.pretrained_dropout import dropout_of_weights
 from ..names import canonical
 from ..types import unwrapped
@@ -291,11 +291,20 @@ def loaded_dropout(run: Run, model: Value) -> Draw | None:
     name = dropout_of_weights(loaded)
     if not name or loaded.node is None or any(write.field == "p" for write in run.writes):
         return None
-    if any(_TAKES_OUT in call.called.lower() for call in run.program.calls) or any(run.of(EvalSwitch)):
+    if any(_TAKES_OUT in call.called.lower() for call in run.program.calls):
         return None
-    trained = [it.receiver for it in run.of(TrainSwitch) if it.on and not it.place.guards]
-    trained += [trainer.model for trainer in run.of(TrainerBuild)]
+    trained = [it.receiver for it in run.of(TrainSwitch) if it.on and not it.place.guards and _lasts(run, it)]
+    trained += [] if any(run.of(EvalSwitch)) else [trainer.model for trainer in run.of(TrainerBuild)]
     return Draw(loaded.node, name) if any(same(unwrapped(it), loaded) for it in trained) else None
+
+
+def _lasts(run: Run, switch: TrainSwitch) -> bool:
+    """Whether a backward pass follows ``switch`` before anything is put in eval mode."""
+    evals = [it for it in run.of(ModeSwitch) if it.on is not True]
+    if not evals:
+        return True
+    steps = (it for it in run.of(Backward) if it.order > switch.order and it.place.walk == switch.place.walk)
+    return any(not any(switch.order < it.order < step.order for it in evals) for step in steps)
 
 
 def _layer_dropout(call: Call) -> str | None:
