@@ -80,7 +80,7 @@ def gate(filename: str, data: bytes, settings: Settings) -> GateResult:
     from ..project.local_modules import LocalModules  # start-up: most files start no run
 
     find = LocalModules(filename)
-    texts = list(_texts(data, find))
+    texts = list(_texts(_lines_of_cells(data) if filename.endswith(".ipynb") else data, find))
     needed = bool(texts) and _may_have_findings_in(filename, (data, *texts), every)
     return GateResult(needed, tuple(find.consulted.items()))
 
@@ -91,6 +91,11 @@ def _is_unreadable(filename: str, data: bytes) -> bool:
         return not data[-100:].rstrip().endswith(b"}") or re.search(rb'"cells"\s*:\s*\[', data) is None
     # The other kinds of files may well be written like that.
     return not is_settings(filename) and not filename.endswith(MARKDOWN_SUFFIXES)
+
+
+def _lines_of_cells(data: bytes) -> bytes:
+    """The strings in a notebook with their lines at the beginning of lines, which is enough to find imports."""
+    return re.sub(rb'\n[ \t]*(?:"source":[ \t]*)?"', b"\n", data.replace(rb"\n", b"\n"))
 
 
 def _texts(data: bytes, find: FindModule) -> Iterator[bytes]:

@@ -77,3 +77,18 @@ def test_what_no_rule_would_read_must_be_a_notebook_too(project, text):
     assert (found["code"], found["message"].partition(":")[0]) == ("CKPT903", "not a notebook")
     (project / "train.ipynb").write_text('{"cells": [], "metadata": {}}\n')
     assert lint("train.ipynb", cwd=project).returncode == 0
+
+
+def test_what_it_imports_may_be_what_makes_a_rule_speak(tmp_path):
+    (tmp_path / "presets.py").write_text('SMALL = {"gradient_checkpointing_kwargs": {"use_reentrant": False}}\n')
+    train = "from transformers import Trainer, TrainingArguments\nfrom presets import SMALL"
+    build = 'args = TrainingArguments("out", **SMALL)\nTrainer(model, args=args).train()'
+    for name, source in (("lines", lambda cell: cell.splitlines(keepends=True)), ("one", lambda cell: cell)):
+        document = json.loads(notebook(train, build))
+        for cell, text in zip(document["cells"], (train, build), strict=True):
+            cell["source"] = source(text)
+        (tmp_path / f"{name}.ipynb").write_text(json.dumps(document, indent=1))
+    found = {
+        record["filename"].rpartition("/")[2] for record in records(lint(".", "--output-format", "json", cwd=tmp_path))
+    }
+    assert found == {"lines.ipynb", "one.ipynb"}
