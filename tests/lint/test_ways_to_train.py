@@ -50,6 +50,21 @@ RIGHT = {
     "arguments of something else": 'Beside(model, TrainingArguments("out", **settings)).train()',
     "another model": 'Behind(model, other, TrainingArguments("out", **settings)).train()',
 }
+FACTORY = """
+class Factory:
+    def __init__(self, stride):
+        self.stride = stride
+
+    def __call__(self, trial=None):
+        made = AutoModelForCausalLM.from_pretrained("gpt2")
+        made.gradient_checkpointing_enable({"use_reentrant": VARIANT})
+        return made
+
+class Smaller(Factory):
+    pass
+
+Trainer(args=TrainingArguments("out", **settings), model_init={0}).train()
+"""
 SELECTED = 'gradient_checkpointing_kwargs={"use_reentrant": False, "every_n_layers": 2}'
 DERIVED = """\
 @dataclass
@@ -109,6 +124,13 @@ def test_its_arguments_take_the_place_of_the_models(way: str) -> None:
 @pytest.mark.parametrize("way", RIGHT)
 def test_other_arguments_do_not(way: str) -> None:
     assert "CKPT202" not in codes(RIGHT[way])
+
+
+@pytest.mark.parametrize("maker", ["Factory(2)", "Smaller(2)", "Factory(2).__call__"])
+@pytest.mark.parametrize(("variant", "is_found"), [("True", True), ("False", False)])
+def test_an_object_makes_the_model(maker: str, variant: str, is_found: bool) -> None:
+    alone = SCRIPT.partition("model = ")[0] + FACTORY.replace("{0}", maker).replace("VARIANT", variant)
+    assert ("CKPT202" in {found.code for found in check_source(alone)}) is is_found
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..objects.classes import ancestors
+from ..objects.classes import ancestors, method_of
 from ..parameters import positional_names
-from ..values import Absent, Arguments, Call, Class, Function, Method, Partial, Ref, Unknown, Value, equals
+from ..values import Absent, Arguments, Call, Class, Function, Instance, Method, Partial, Ref, Unknown, Value, equals
 from .handing_on import resolve
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ _LIBRARIES = ("transformers.", "trl.")
 
 def with_model_made(walk: Walk, node: ast.Call, target: Value, given: Arguments) -> Arguments:
     """``given`` with the model that the Trainer ``target`` makes by a function; itself where that makes none."""
-    maker = given.kwargs.get(_MAKER)
+    maker = _called(given.kwargs.get(_MAKER))
     if not isinstance(maker, Function | Method | Partial) or not _is_trainer(target) or not _lacks_model(given):
         return given
     made = Call(node, maker, walk.place, walk.program.next_order())
@@ -36,6 +36,12 @@ def with_model_made(walk: Walk, node: ast.Call, target: Value, given: Arguments)
     more = Arguments(given)
     more.kwargs = {**given.kwargs, "model": walk.follow(function, made, receiver)}
     return more
+
+
+def _called(maker: Value | None) -> Value | None:
+    """What a call of ``maker`` runs: the method `__call__` of an object."""
+    own = method_of(maker.cls, "__call__") if isinstance(maker, Instance) else None
+    return maker if own is None or maker is None else Method(maker, own, maker.node)
 
 
 def _lacks_model(given: Arguments) -> bool:
