@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 _EVERYTHING = ("Exception", "BaseException")
 #: Operators whose backward pass needs what they got, so that they save tensors.
 _SAVING = (ast.Mult, ast.Div, ast.MatMult, ast.Pow)
+_SUMS = ("add", "sub")
+#: Methods of tensors, and functions of torch, whose backward pass needs no tensor: torch saves none for them.
+_SAVING_NOTHING = frozenset(
+    (
+        *("add", "add_", "sub", "sub_", "neg", "view", "reshape", "flatten", "unflatten", "permute", "transpose"),
+        *("squeeze", "unsqueeze", "contiguous", "to", "type_as", "float", "half", "bfloat16", "movedim", "chunk"),
+        *("view_as", "reshape_as", "expand", "split", "unbind", "clone"),
+    )
+)
 
 
 def catches(handler: ast.ExceptHandler, *names: str) -> bool:
@@ -57,12 +66,51 @@ def handler_of_end(function: Function, called: _Called, exit_of: _Called) -> ast
 def _last_call(function: Function) -> ast.Call | None:
     """The call whose end is that of all that ``function`` computes: `return x + self.attention(x)`."""
     value = only_value(function.node)
-    if value is None and isinstance(function.node.body, list):
-        *_, last = straight(function.node.body, ast.With)
-        value = last.value if isinstance(last, ast.Return) else None
-    while isinstance(value, ast.BinOp) and not isinstance(value.op, _SAVING):
-        value = value.right
-    return value if isinstance(value, ast.Call) else None
+    if value is not None or not isinstance(function.node.body, list):
+        return None if value is None else _last_in(value)
+    ends = [it for it in straight(function.node.body, ast.With) if not isinstance(it, ast.Return) or it.value]
+    while ends and isinstance(ends[-1], ast.Return | ast.Assign | ast.AnnAssign) and not _computes(ends[-1]):
+        ends.pop()
+    match ends[-1] if ends else None:
+        case ast.Return(value=ast.expr() as value) | ast.Assign(value=value) | ast.AnnAssign(value=ast.expr() as value):
+            return _last_in(value)
+        case ast.AugAssign(op=op, value=value) if not isinstance(op, _SAVING):
+            return _last_in(value)
+    return None
+
+
+def _last_in(value: ast.expr) -> ast.Call | None:
+    """The last call in an expression that may save tensors, where nothing behind it does."""
+    while True:
+        match value:
+            case ast.BinOp(left=left, op=op, right=right) if not isinstance(op, _SAVING):
+                value = right if _computes(right) else left
+            case ast.Subscript(value=inner, slice=part) if not _is_indexed(part):
+                value = inner
+            case ast.UnaryOp(operand=inner) | ast.Starred(value=inner):
+                value = inner
+            case ast.Tuple(elts=[*_, _] as parts) | ast.List(elts=[*_, _] as parts):
+                value = next(filter(_computes, reversed(parts)), parts[-1])
+            case ast.Call(func=ast.Attribute(value=base, attr=name), args=args) if _saves_nothing(value):
+                terms = args if name.startswith(_SUMS) or not _computes(base) else []
+                value = next(filter(_computes, reversed(terms)), base)
+            case _:
+                return value if isinstance(value, ast.Call) else None
+
+
+def _is_indexed(part: ast.expr) -> bool:
+    """Whether what stands in `x[...]` may be a tensor, which is saved."""
+    return any(isinstance(node, ast.Name | ast.Attribute | ast.Call) for node in all_nodes(part))
+
+
+def _saves_nothing(node: ast.Call) -> bool:
+    """Whether it is a method of a tensor, or a function of torch, that saves none: no module of the object's own."""
+    if not isinstance(node.func, ast.Attribute) or node.func.attr not in _SAVING_NOTHING:
+        return False
+    base: ast.expr = node.func.value
+    while isinstance(base, ast.Attribute):
+        base = base.value
+    return not (isinstance(base, ast.Name) and base.id in ("self", "cls"))
 
 
 def _handler_of_end(function: Function) -> ast.ExceptHandler | None:
@@ -135,7 +183,8 @@ def _inside(body: list[ast.stmt]) -> Iterator[ast.AST]:
 def _computes(statement: ast.AST) -> bool:
     """Whether running it may save tensors."""
     return any(
-        isinstance(node, ast.Call) or (isinstance(node, ast.BinOp) and isinstance(node.op, _SAVING))
+        (isinstance(node, ast.Call) and not _saves_nothing(node))
+        or (isinstance(node, ast.BinOp) and isinstance(node.op, _SAVING))
         for node in all_nodes(statement)
         if not isinstance(statement, ast.Raise)
     )
