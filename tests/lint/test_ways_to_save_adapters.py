@@ -110,6 +110,16 @@ def main(name, batches):
     fit(model, batches)
     model.save_pretrained("out")
 """,
+    "the longest list": """
+def main(name, batches):
+    model = build(name)
+    stacks = [m for m in model.modules() if isinstance(m, torch.nn.ModuleList)]
+    layers = max(stacks, key=len)
+    for i in range(len(layers)):
+        layers[i] = checkpoint_wrapper(layers[i])
+    fit(model, batches)
+    model.save_pretrained("out")
+""",
     "a Trainer": """
 def main(name, rows):
     model = build(name)

@@ -191,7 +191,9 @@ def _len(walk: Walk, call: Call) -> Value | None:
 
 
 def _calculated(walk: Walk, call: Call) -> Value | None:
-    """``max(1, depth // 4)`` of numbers that are known here."""
+    """``max(1, depth // 4)`` of numbers that are known here, and ``max(stacks, key=len)``, one of those it is given."""
+    if "key" in call.kwargs and len(call.args) == 1 and not call.open_args:
+        return iterate(call.args[0], call.node)
     if call.kwargs or call.open_args or call.open_kwargs:
         return None
     found = calculated(call.name, [given.value if isinstance(given, Const) else None for given in call.args])
