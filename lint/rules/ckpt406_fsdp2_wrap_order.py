@@ -364,6 +364,7 @@ def _compile_after(run: Run, wrap: WrapperCheckpointing) -> Compile | None:
         wrapped = _list_of(wrap.module) or wrap.module
         holds = root(compiling.module) is root(wrapped) or _is_in_the_only(run, wrap.module, compiling.module)
         holds = holds or _is_wrapped_block(run, compiling.module, wrap)
+        holds = holds or any(option.node is wrap.node for option in options(compiling.module))
         if later and holds and not compiling.place.excludes(wrap.place):
             return compiling
     return None

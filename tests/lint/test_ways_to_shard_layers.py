@@ -50,10 +50,49 @@ def parallelize(model):
         model.layers[i] = {0}
     return torch.compile(model)
 """
+OWN = """
+class Block(torch.nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.lin, self.norm = torch.nn.Linear(dim, dim), torch.nn.RMSNorm(dim)
+
+    def forward(self, x):
+        return x + self.lin(self.norm(x)).relu()
+
+class Decoder(torch.nn.Module):
+    def __init__(self, depth=3):
+        super().__init__()
+        self.blocks = torch.nn.ModuleDict({str(i): Block() for i in range(depth)})
+
+    def forward(self, x):
+        for block in self.blocks.values():
+            x = block(x)
+        return x
+
+def apply_fsdp(model):
+    for block in model.blocks.values():
+        fully_shard(block)
+
+def apply_ac(model):
+    for key, block in model.blocks.items():
+        model.blocks[key] = checkpoint_wrapper(block)
+
+def apply_compile(model):
+    for key, block in model.blocks.items():
+        model.blocks[key] = torch.compile(block, fullgraph=True)
+
+model = Decoder()
+for step in ({0}):
+    step(model)
+"""
 
 
 def script(first, second, last="return torch.compile(model)"):
     return HEAD + f"def parallelize(model, mesh):\n    {first}\n    {second}\n    {last}\n"
+
+
+def with_steps(steps):
+    return HEAD + OWN.replace("{0}", steps)
 
 
 def codes(text):
@@ -77,3 +116,9 @@ def test_steps_in_a_list_run_in_their_order():
 def test_what_the_sharding_gives_is_the_block():
     assert codes(HEAD + GIVEN.format("checkpoint_wrapper(block)")) == {"CKPT406"}
     assert codes(HEAD + GIVEN.format("block")) == set()
+
+
+def test_each_wrapper_in_a_dict_is_compiled():
+    assert codes(with_steps("apply_fsdp, apply_ac, apply_compile")) == {"CKPT406"}
+    assert codes(with_steps("apply_ac, apply_compile, apply_fsdp")) == set()
+    assert codes(with_steps("apply_fsdp, apply_compile, apply_ac")) == set()
