@@ -152,7 +152,7 @@ from ..facts.values import Absent, Const, Dict, Value, equals, is_absent, option
 from ..finding import Severity
 from ..model.events import AcceleratePrepare, FsdpPlugin, HfEnable, SwiftArgs, TrainerArgs, TrainerBuild
 from ..model.events.extract import args_of
-from ..model.libraries.accelerate import prepared_with
+from ..model.libraries.accelerate import checkpoints_layers, prepared_with
 from ..model.libraries.trainer import is_enabled, object_of, where
 from ..model.needs import together
 from ..model.report import Remark, Report
@@ -239,7 +239,7 @@ def _key(config: Dict, name: str) -> Value:
 
 def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, list[Value]]]:
     for plugin, prepare in prepared_with(run):
-        if plugin.checkpoints and equals(plugin.version, 2):
+        if checkpoints_layers(run, plugin) and equals(plugin.version, 2):
             yield plugin.node, prepare.objects
 
 

@@ -3,8 +3,9 @@
 ## What it does
 Flags a model that gets a PEFT adapter and whose layers are wrapped by torch's `checkpoint_wrapper`, directly, through
 `apply_activation_checkpointing`, or through FSDP's own activation checkpointing (`fsdp_config` of `TrainingArguments`,
-accelerate's `FullyShardedDataParallelPlugin`), when the adapter is saved or a Trainer trains it. A program that takes
-the wrappers off before it saves is fine.
+accelerate's `FullyShardedDataParallelPlugin`), when the adapter is saved (`get_peft_model_state_dict` included) or a
+Trainer trains it. A program that takes the wrappers off before it saves, or saves the parameters under their own names
+(`state_dict=dict(model.named_parameters())`), is fine.
 
 ## Why is this bad?
 Since peft 0.21 the adapter's tensors are looked up by module names, which contain `_checkpoint_wrapped_module`, among
@@ -190,7 +191,7 @@ from ..model.events import (
     WrapperCheckpointing,
 )
 from ..model.events.extract import args_of
-from ..model.libraries.accelerate import prepared_with
+from ..model.libraries.accelerate import checkpoints_layers, prepared_with
 from ..model.libraries.sharding import attributes, root
 from ..model.libraries.trainer import where
 from ..model.names import canonical
@@ -215,6 +216,8 @@ NEEDS = (
 )
 VERSIONS = {"peft": ">=0.21"}
 _SAVES = ("save_pretrained", "save_model", "push_to_hub")
+#: The function that gives the tensors of the adapter, for whatever saves them.
+_STATE = "peft.get_peft_model_state_dict"
 #: Methods that give the model without the adapter.
 _MERGES = ("merge_and_unload", "unload")
 #: Attributes by which wrappers give the model inside.
@@ -249,6 +252,7 @@ def _is_around(run: Run, wrap: WrapperCheckpointing, attach: AdapterAttach) -> b
 def _saving(run: Run) -> Iterator[Call]:
     """The calls that save a model, those by which a Trainer trains it and writes checkpoints included."""
     yield from run.method_calls(*_SAVES)
+    yield from run.calls_to(_STATE)
     trainers = {trainer.node: trainer for trainer in run.of(TrainerBuild)}
     for call in run.method_calls("train"):
         own = [trainers[option.node] for option in options(call.receiver) if option.node in trainers]
@@ -274,13 +278,22 @@ def _writes_checkpoints(trainer: TrainerBuild) -> bool:
 
 def _finds(run: Run, save: Call, wrap: WrapperCheckpointing, model: Value) -> bool:
     """Whether ``save`` finds the wrappers of ``wrap`` in ``model``."""
-    found = comes_before(wrap, save) and not _saves_another(save, model)
+    found = comes_before(wrap, save) and not _saves_another(save, model) and _looks_up_names(save)
     return found and not may_be_taken_off(run, wrap, model, save)
 
 
 def _saves_another(save: Call, model: Value) -> bool:
     """Whether ``save`` is certainly about something else than ``model``: a tokenizer, or what it was merged into."""
-    return all(_is_another(option, root(model)) for option in options(save.receiver))
+    saved = save.argument(0, "model") if save.name else save.receiver
+    return all(_is_another(option, root(model)) for option in options(saved))
+
+
+def _looks_up_names(save: Call) -> bool:
+    """Whether it looks for the tensors in a state dict; in `named_parameters()` the names are those of the modules."""
+    given = save.argument(1 if save.name else None, "state_dict")
+    taken = (getattr(option, "call", None) for option in options(given))
+    is_plain = isinstance(given, Absent) or equals(given, None) is True
+    return is_plain or all(call is not None and call.called.endswith("state_dict") for call in taken)
 
 
 def _is_another(saved: Value, model: Value) -> bool:
@@ -298,11 +311,12 @@ def _by_accelerator(
     """Plugins by which accelerate wraps the layers of the model with the adapter before it is saved."""
     model = root(attach.model)
     for plugin, prepare in prepared:
-        wraps = plugin.checkpoints and _wraps_layers(plugin) and prepare.order > attach.order
+        wraps = checkpoints_layers(run, plugin) and _wraps_layers(plugin) and prepare.order > attach.order
         if not wraps or not any(root(given) is model for given in prepare.objects):
             continue
         later = (save for save in run.method_calls("save_pretrained") if save.order > prepare.order)
         own = (save for save in later if root(save.receiver) is model and {*attributes(save.receiver)} <= _SAME_MODEL)
+        own = (save for save in own if _looks_up_names(save))
         met = (save for save in own if _meet(save.place, plugin, prepare, attach) and not is_optional(save.place))
         saves = [save for save in met if not may_be_taken_off(run, prepare, model, save)]
         if saves:

@@ -3,9 +3,9 @@
 ## What it does
 Flags `apply_activation_checkpointing`, `checkpoint_wrapper` and the FSDP checkpointing of accelerate and of Fabric on a
 causal language model of transformers, or an encoder-decoder that keeps its cache in training too (T5 and its kin), that
-this file trains in a loop of its own without a word about its `use_cache`, which is on by default. Models that a
-Trainer trains (it turns the cache off), models with transformers' own checkpointing (it leaves the cache out), models
-that `**kwargs` or a `config` from elsewhere may set up, and encoders are fine.
+this file trains in a loop of its own, or in the step of a LightningModule, without a word about its `use_cache`, which
+is on by default. Models that a Trainer trains (it turns the cache off), models with transformers' own checkpointing (it
+leaves the cache out), models that `**kwargs` or a `config` from elsewhere may set up, and encoders are fine.
 
 ## Why is this bad?
 The recomputation of a layer appends its keys and values to the cache again. In the reentrant variant the loss stays
@@ -365,11 +365,12 @@ from ..model.events import (
     TrainerBuild,
 )
 from ..model.flow.mentions import attributes_in, mentions
-from ..model.libraries.accelerate import prepared_with
+from ..model.libraries.accelerate import checkpoints_layers, prepared_with
 from ..model.libraries.sharding import attributes, root
 from ..model.names import canonical
 from ..model.regions.bodies import classes_checked
 from ..model.report import Report
+from ..model.state.lightning_training import is_lightning_step
 from ..model.state.modes import Modes
 from ..model.tensors.gradient_free import is_gradient_free
 from ..model.types import object_of_class, origins, unwrapped
@@ -464,7 +465,7 @@ def _is_class_of_layer(kind: Value, model: Value) -> bool:
 
 def _by_accelerator(run: Run) -> Iterator[tuple[ast.AST, Value, bool | None]]:
     for plugin, prepare in prepared_with(run):
-        if plugin.checkpoints:
+        if checkpoints_layers(run, plugin):
             for value in prepare.objects:
                 yield plugin.node, unwrapped(value), False
 
@@ -479,7 +480,13 @@ def _is_trained_language_model(run: Run, model: Value, reentrant: bool | None) -
     if not _has_default_cache(model.call, name):
         return False
     trains = any(run.of(Backward))
-    return trains and any(not is_gradient_free(call) for call in Modes(run, model).forwards)
+    return any((trains or _is_of_step(run, it)) and not is_gradient_free(it) for it in Modes(run, model).forwards)
+
+
+def _is_of_step(run: Run, forward: Call) -> bool:
+    """Whether Lightning goes back from what ``forward`` gives."""
+    function = forward.place.function
+    return function is not None and is_lightning_step(run, function)
 
 
 def _may_be_set(run: Run, model: Value) -> bool:

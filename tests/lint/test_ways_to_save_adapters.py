@@ -7,7 +7,7 @@ ADAPTED = """\
 import functools
 import torch
 from accelerate import Accelerator
-from peft import LoraConfig, get_peft_model
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import (
     CheckpointImpl, CheckpointWrapper, apply_activation_checkpointing, checkpoint_wrapper,
 )
@@ -119,6 +119,20 @@ def main(name, batches):
         layers[i] = checkpoint_wrapper(layers[i])
     fit(model, batches)
     model.save_pretrained("out")
+""",
+    "its tensors alone": """
+def main(name, batches):
+    model = build(name)
+    wrap_layers(model)
+    fit(model, batches)
+    torch.save(get_peft_model_state_dict(model), "adapter.bin")
+""",
+    "the whole state dict": """
+def main(name, batches):
+    model = build(name)
+    wrap_layers(model)
+    fit(model, batches)
+    model.save_pretrained("out", state_dict=model.state_dict())
 """,
     "a Trainer": """
 def main(name, rows):
@@ -323,6 +337,32 @@ def main(name, batches):
         unwrap_layers(model)
         model.save_pretrained(f"out/{epoch}")
         wrap_layers(model)
+""",
+    "under their own names": """
+def main(name, batches):
+    model = build(name)
+    wrap_layers(model)
+    fit(model, batches)
+    model.save_pretrained("out", state_dict=dict(model.named_parameters()))
+""",
+    "those that train, under their own names": """
+def main(name, batches):
+    model = build(name)
+    wrap_layers(model)
+    fit(model, batches)
+    trained = {key: p for key, p in model.named_parameters() if p.requires_grad}
+    torch.save(get_peft_model_state_dict(model, state_dict=trained), "adapter.bin")
+""",
+    "its tensors, without wrappers": """
+def main(name, batches):
+    model = build(name)
+    layers = model.base_model.model.model.layers
+    for i, layer in enumerate(layers):
+        layers[i] = checkpoint_wrapper(layer)
+    fit(model, batches)
+    for i, layer in enumerate(layers):
+        layers[i] = layer._checkpoint_wrapped_module
+    torch.save(get_peft_model_state_dict(model), "adapter.bin")
 """,
     "only the tokenizer is saved": """
 def main(name, batches):

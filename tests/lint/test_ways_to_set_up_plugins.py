@@ -54,6 +54,23 @@ OPEN = {
     "open": 'plugin = Sharding("RobertaLayer", asked()).plugin()',
     "one that is given": "plugin = batches.sharding.plugin()",
 }
+WRITTEN = {
+    "on": ("plugin = FullyShardedDataParallelPlugin(fsdp_version=2)\n    plugin.activation_checkpointing = True", True),
+    "off again": (
+        "plugin = FullyShardedDataParallelPlugin(fsdp_version=2, activation_checkpointing=True)\n"
+        "    plugin.activation_checkpointing = False",
+        False,
+    ),
+    "under a condition": (
+        "plugin = FullyShardedDataParallelPlugin(fsdp_version=2)\n"
+        "    if asked():\n        plugin.activation_checkpointing = True",
+        False,
+    ),
+    "open": (
+        "plugin = FullyShardedDataParallelPlugin(fsdp_version=2)\n    plugin.activation_checkpointing = asked()",
+        False,
+    ),
+}
 IN_EVAL = {
     "never in train mode": "pass",
     "in eval mode again": "model.train(); model.eval()",
@@ -82,3 +99,9 @@ def test_what_something_else_may_set_is_open(cls, way):
 @pytest.mark.parametrize("way", IN_EVAL)
 def test_a_model_in_eval_mode_does_not_drop(way):
     assert "CKPT109" not in codes(DATACLASS, ON["at once"], IN_EVAL[way])
+
+
+@pytest.mark.parametrize("way", WRITTEN)
+def test_an_attribute_of_the_plugin_switches_it(way):
+    made, is_on = WRITTEN[way]
+    assert ("CKPT109" in codes(DATACLASS, made)) is is_on

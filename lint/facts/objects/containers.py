@@ -402,6 +402,8 @@ def iterate(value: Value, node: ast.AST | None) -> Value:
             return each(value, lambda option: iterate(option, node))
         case Result():
             return _iterate_result(value, node)
+        case Element(of=Result(call) as whole) if is_slice(value) and call.name in _SAME_ELEMENTS:
+            return iterate(whole, node)
         case Instance() if container_kind(value):
             return _one_of(held_by(value), value, node)
         case Dict() | Const() | Unknown():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...facts.values import Result, one
+from ...facts.values import Result, equals, one, options
 from ..events import AcceleratePrepare, AcceleratorBuild, FsdpPlugin
 
 if TYPE_CHECKING:
@@ -30,3 +30,14 @@ def prepared_with(run: Run) -> Iterator[tuple[FsdpPlugin, AcceleratePrepare]]:
             for plugin in plugins.get(node, ()):
                 if any(one(option, Result(plugin.call)) for option in given):
                     yield from ((plugin, prepare) for prepare in prepared)
+
+
+def checkpoints_layers(run: Run, plugin: FsdpPlugin) -> bool:
+    """Whether ``plugin`` certainly asks accelerate to checkpoint the layers, by an argument or by its attribute."""
+    made = Result(plugin.call)
+    writes = [write for write in run.writes if write.field == "activation_checkpointing"]
+    own = [write for write in writes if any(one(option, made) for option in options(write.obj))]
+    if not own:
+        return plugin.checkpoints
+    is_always_on = plugin.checkpoints or any(not write.place.deeper_than(plugin.place) for write in own)
+    return is_always_on and all(equals(write.value, True, "true") is True for write in own)
