@@ -296,12 +296,14 @@ def _is_selective(wrap: CheckpointWrap) -> bool:
 
 
 def _shard_before(run: Run, wrap: WrapperCheckpointing) -> Fsdp2Shard | None:
-    """The ``fully_shard`` of the very modules that are wrapped."""
-    for shard in run.of(Fsdp2Shard):
-        earlier = shard.order < wrap.order and shard.place.walk == wrap.place.walk
-        if earlier and _shards_wrapped(run, shard, wrap) and not shard.place.excludes(wrap.place):
-            return shard
-    return None
+    """The ``fully_shard`` of the very modules that are wrapped, of several the first one."""
+    earlier = (it for it in run.of(Fsdp2Shard) if it.order < wrap.order and it.place.walk == wrap.place.walk)
+    shards = [shard for shard in earlier if not shard.place.excludes(wrap.place)]
+    found = next((shard for shard in shards if _shards_wrapped(run, shard, wrap)), None)
+    if found is not None or not isinstance(wrap, CheckpointWrap):
+        return found
+    each = [next((it for it in shards if same(it.module, part)), None) for part in options(unwrapped(wrap.module))]
+    return None if None in each else next(iter(each), None)
 
 
 def _shards_wrapped(run: Run, shard: Fsdp2Shard, wrap: WrapperCheckpointing) -> bool:
@@ -362,7 +364,8 @@ def _compile_after(run: Run, wrap: WrapperCheckpointing) -> Compile | None:
     for compiling in run.of(Compile):
         later = compiling.order > wrap.order and compiling.place.walk == wrap.place.walk
         wrapped = _list_of(wrap.module) or wrap.module
-        holds = root(compiling.module) is root(wrapped) or _is_in_the_only(run, wrap.module, compiling.module)
+        holds = root(compiling.module) is root(wrapped)
+        holds = holds or any(_is_in_the_only(run, part, compiling.module) for part in options(wrap.module))
         holds = holds or _is_wrapped_block(run, compiling.module, wrap)
         holds = holds or any(option.node is wrap.node for option in options(compiling.module))
         if later and holds and not compiling.place.excludes(wrap.place):

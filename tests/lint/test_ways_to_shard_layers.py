@@ -86,6 +86,31 @@ for step in ({0}):
     step(model)
 """
 
+BY_NAME = """
+class Block(torch.nn.Module):
+    def __init__(self, dim=8):
+        super().__init__()
+        self.lin, self.norm = torch.nn.Linear(dim, dim), torch.nn.RMSNorm(dim)
+
+    def forward(self, x):
+        return x + self.lin(self.norm(x)).relu()
+
+class Unet(torch.nn.Module):
+    def __init__(self, d=8):
+        super().__init__()
+        self.down, self.mid, self.up, self.stem = Block(d), Block(d), Block(d), Block(d)
+
+    def forward(self, x):
+        return self.up(self.mid(self.down(x)))
+
+net = Unet()
+for name in ({0}):
+    fully_shard(getattr(net, name))
+for name in ("down", "mid", "up"):
+    setattr(net, name, checkpoint_wrapper(getattr(net, name)))
+net = torch.compile(net)
+"""
+
 
 def script(first, second, last="return torch.compile(model)"):
     return HEAD + f"def parallelize(model, mesh):\n    {first}\n    {second}\n    {last}\n"
@@ -116,6 +141,12 @@ def test_steps_in_a_list_run_in_their_order():
 def test_what_the_sharding_gives_is_the_block():
     assert codes(HEAD + GIVEN.format("checkpoint_wrapper(block)")) == {"CKPT406"}
     assert codes(HEAD + GIVEN.format("block")) == set()
+
+
+@pytest.mark.parametrize(("names", "is_found"), [('"down", "mid", "up"', True), ('"stem",', False)])
+def test_parts_by_their_names(names, is_found):
+    text = HEAD + BY_NAME.replace("{0}", names)
+    assert ("CKPT406" in codes(text)) is is_found
 
 
 def test_each_wrapper_in_a_dict_is_compiled():
