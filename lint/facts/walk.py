@@ -271,6 +271,7 @@ class Walk:
         "broken_off",
         "engine",
         "entered_for",
+        "entered_on_stack",
         "instance",
         "place",
         "program",
@@ -304,6 +305,8 @@ class Walk:
         self.block: Block | None = None
         #: The block of a caller that runs at the first `yield` of this body.
         self.entered_for: Block | None = None
+        #: What the call that is evaluated enters on a stack, `stack.enter_context(...)`, for the rest of its block.
+        self.entered_on_stack: tuple[Value, ...] = ()
 
     def evaluate(self, node: ast.AST | None) -> Value:
         """What ``node`` evaluates to here; every call in it is recorded on the way."""

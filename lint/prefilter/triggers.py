@@ -31,9 +31,11 @@ _ONE_OF_0 = (
 )
 
 _ONE_OF_1 = (
-    "BertLayer|BloomBlock|CLIPEncoderLayer|CamembertLayer|CodeGenBlock|Deberta|DecoderLayer|Dinov2Layer|"
-    "ElectraLayer|GPT2Block|GPTBigCodeBlock|GPTJBlock|GPTNeo|LongformerLayer|MT5Block|"
-    "ModernBertEncoderLayer|MptBlock|NemotronHBlock|RobertaLayer|SiglipEncoderLayer|T5Block|ViTLayer|"
+    "BartEncoderLayer|BertLayer|BigBirdPegasusEncoderLayer|Blenderbot|BloomBlock|CLIPEncoderLayer|"
+    "CamembertLayer|CodeGenBlock|Deberta|DecoderLayer|Dinov2Layer|ElectraLayer|GPT2Block|GPTBigCodeBlock|"
+    "GPTJBlock|GPTNeo|LEDEncoderLayer|LongformerLayer|M2M100EncoderLayer|MBartEncoderLayer|MT5Block|"
+    "MarianEncoderLayer|ModernBertEncoderLayer|MptBlock|MvpEncoderLayer|NemotronHBlock|NllbMoeEncoderLayer|"
+    "PLBartEncoderLayer|Pegasus|ProphetNetEncoderLayer|RobertaLayer|SiglipEncoderLayer|T5Block|ViTLayer|"
     "WhisperEncoderLayer|XLMRobertaLayer"
 )
 
@@ -575,10 +577,16 @@ BY_FILE: tuple[tuple[str | tuple[str, ...], ...], ...] = (
     ("utils.checkpoint",),
     (
         ("utils.checkpoint", "FullyShardedDataParallel"),
+        ("checkpoint_wrapper", "FullyShardedDataParallel"),
+        ("apply_activation_checkpointing", "FullyShardedDataParallel"),
         ("checkpointing_enable", "FullyShardedDataParallel"),
         ("utils.checkpoint", "FSDPStrategy"),
+        ("checkpoint_wrapper", "FSDPStrategy"),
+        ("apply_activation_checkpointing", "FSDPStrategy"),
         ("checkpointing_enable", "FSDPStrategy"),
         ("utils.checkpoint", "strategy"),
+        ("checkpoint_wrapper", "strategy"),
+        ("apply_activation_checkpointing", "strategy"),
         ("checkpointing_enable", "strategy"),
     ),
     (

@@ -2,8 +2,8 @@
 
 ## What it does
 Flags the keys `every_n_layers` and `offload` in the dict given to `activation_checkpointing_enable` (or
-`gradient_checkpointing_enable`), and in the kwargs of trl's DPO, KTO, GRPO and RLOO configurations. In the kwargs of a
-plain `TrainingArguments` they are right: the Trainer takes them out.
+`gradient_checkpointing_enable`), and in the kwargs of trl's DPO, KTO, GRPO and RLOO configurations, also when they are
+written later, by the old name. In the kwargs of a plain `TrainingArguments` they are right: the Trainer takes them out.
 
 ## Why is this bad?
 The dict is for torch's `checkpoint`, which hands keys it does not know to the layer. Layers that accept any keyword
@@ -50,6 +50,23 @@ args = DPOConfig(
     activation_checkpointing_kwargs={"use_reentrant": False, "every_n_layers": 2},
 )
 args = DPOConfig("out", activation_checkpointing_kwargs={"use_reentrant": False})
+```
+```python
+from trl import DPOConfig, SFTConfig
+
+plain = SFTConfig("out")
+plain.gradient_checkpointing_kwargs = {"use_reentrant": False, "every_n_layers": 2}
+precomputed = DPOConfig("out", precompute_ref_log_probs=True)
+precomputed.gradient_checkpointing_kwargs = {"use_reentrant": False, "every_n_layers": 2}
+written_twice = DPOConfig("out")
+written_twice.gradient_checkpointing_kwargs = {"use_reentrant": False, "every_n_layers": 2}
+written_twice.gradient_checkpointing_kwargs = {"use_reentrant": False}
+switched_off = DPOConfig("out")
+switched_off.gradient_checkpointing_kwargs = {"use_reentrant": False, "every_n_layers": 2}
+switched_off.gradient_checkpointing = False
+taken_out = DPOConfig("out")
+taken_out.gradient_checkpointing_kwargs = {"use_reentrant": False, "every_n_layers": 2}
+taken_out.gradient_checkpointing_kwargs.pop("every_n_layers")
 ```
 
 ## Fix safety
@@ -103,9 +120,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.nodes import entries, source_text
-from ..facts.values import Class, Dict, Value, equals, is_absent
+from ..facts.values import Class, Dict, Value, equals, is_absent, options
 from ..finding import Applicability, Severity
-from ..model.events import HfEnable, TrainerArgs
+from ..model.events import HfEnable, KwargsWrite, TrainerArgs
+from ..model.events.extract import args_of
+from ..model.libraries.trainer import stays_written
 from ..model.names import canonical
 from ..model.needs import together
 from ..model.report import Replace, Report, Rewrite, SetKeyword
@@ -123,6 +142,7 @@ NEEDS = together(("every_n_layers", "offload"), (HfEnable, *together("checkpoint
 VERSIONS = {"transformers": ">=5.16"}
 _KEYS = ("every_n_layers", "offload")
 _ENABLE_AGAIN = frozenset(f"trl.{kind}Config" for kind in ("DPO", "KTO", "GRPO", "RLOO"))
+_READ_BY_TRL = "gradient_checkpointing_kwargs"
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -130,22 +150,39 @@ def check(run: Run) -> Iterator[Report]:
     for enable in run.of(HfEnable):
         keys = _misplaced(enable.kwargs)
         if keys:
-            quoted = " and ".join(f"`{key}`" for key in keys)
             yield Report(
                 enable.node,
-                f"{quoted} in this dict goes to every layer as an argument and selects nothing; pass it to "
+                f"{_quoted(keys)} in this dict goes to every layer as an argument and selects nothing; pass it to "
                 f"`{enable.call.method}` itself, as a keyword argument",
                 fix=_hoist(enable, keys),
             )
     for args in run.of(TrainerArgs):
         keys = _misplaced(from_json(args.kwargs)) if _enables_again(args) else []
         if keys:
-            quoted = " and ".join(f"`{key}`" for key in keys)
-            yield Report(
-                args.node,
-                f"this trainer enables checkpointing again with the whole dict after each reference pass, and then "
-                f"{quoted} selects nothing; leave it out",
-            )
+            yield Report(args.node, _again(keys))
+    for written in run.of(KwargsWrite):
+        keys = _misplaced(from_json(written.kwargs)) if _is_given_again(run, written) else []
+        if keys:
+            yield Report(written.node, _again(keys))
+
+
+def _again(keys: list[str]) -> str:
+    return (
+        f"this trainer enables checkpointing again with the whole dict after each reference pass, and then "
+        f"{_quoted(keys)} selects nothing; leave it out"
+    )
+
+
+def _quoted(keys: list[str]) -> str:
+    return " and ".join(f"`{key}`" for key in keys)
+
+
+def _is_given_again(run: Run, written: KwargsWrite) -> bool:
+    """Whether a trainer of trl gets the dict, which it reads by the old name whatever the version of transformers."""
+    if written.write.field != _READ_BY_TRL or not stays_written(run, written):
+        return False
+    built = [args_of(option) for option in options(written.target)]
+    return all(args is not None and _enables_again(args) for args in built)
 
 
 def _misplaced(kwargs: Value) -> list[str]:

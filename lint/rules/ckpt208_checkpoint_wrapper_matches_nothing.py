@@ -272,7 +272,12 @@ from ..facts.objects.torch_classes import is_known_class, may_be_one_of
 from ..facts.values import Class, Const, Ref, Value, options
 from ..finding import Severity
 from ..model.events import ApplyCheckpointing
-from ..model.known_models.transformers_layers import has_no_layer_named, is_checkpointed_layer, is_of_other_family
+from ..model.known_models.transformers_layers import (
+    has_no_layer_named,
+    is_checkpointed_layer,
+    is_misnamed_layer,
+    is_of_other_family,
+)
 from ..model.names import canonical
 from ..model.regions.bodies import classes_checked
 from ..model.regions.module_tree import module_tree
@@ -282,6 +287,7 @@ from ..model.wrapping.check_functions import (
     asks_by_isinstance,
     asks_by_type,
     compared_with,
+    compared_with_container,
     conjuncts_of,
     policy_classes,
 )
@@ -329,7 +335,10 @@ def _compares_with_class(check: Value) -> Reason | None:
     compared = compared_with(check)
     if compared is not None and isinstance(compared.value, Const):
         return Reason(f"this check compares a class with the text {compared.name}", compared.node)
-    if compared is None or not all(map(_is_class, (compared.value, *compared.others))):
+    if compared is None:
+        held = compared_with_container(check)
+        return Reason("this check compares a class with what holds classes", held) if held is not None else None
+    if not all(map(_is_class, (compared.value, *compared.others))):
         return None
     kind = "classes" if compared.others else "class"
     return Reason(f"this check compares a module with the {kind} `{compared.name}`", compared.node)
@@ -362,8 +371,12 @@ def _shows_no_name(model: Value, names: NamedCheck) -> bool:
     """Whether every module of the model is shown and none has such a name, or each asked for is of another family."""
     held = _names_held(model)
     if held is None:
-        return bool(names.exact) and all(has_no_layer_named(model, f"transformers.{name}") for name in names.exact)
+        return bool(names.exact) and all(_is_no_layer_of(model, name) for name in names.exact)
     return not any(map(names.accepts, held | {late for name in held for late in _names_later(name)}))
+
+
+def _is_no_layer_of(model: Value, name: str) -> bool:
+    return is_misnamed_layer(model, name) or has_no_layer_named(model, f"transformers.{name}")
 
 
 def _names_held(model: Value) -> set[str] | None:

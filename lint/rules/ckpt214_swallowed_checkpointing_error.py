@@ -121,7 +121,7 @@ from ..facts.nodes import source_text
 from ..facts.values import is_given
 from ..finding import Applicability, Severity
 from ..model.events import HfEnable
-from ..model.flow.handlers import catches
+from ..model.flow.handlers import catches_there
 from ..model.report import Remark, RenameKeyword, Replace, Report, Rewrite
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def check(run: Run) -> Iterator[Report]:
     for enable in run.of(HfEnable):
         wrong = [name for name in _MISPLACED if is_given(enable.call, name)]
         handlers = (handler for block in enable.place.tries for handler in block.handlers)
-        handler = next((found for found in handlers if catches(found, *_CATCHES)), None)
+        handler = next((found for found in handlers if catches_there(found, enable.place, *_CATCHES)), None)
         if wrong and handler is not None:
             yield Report(
                 enable.node,

@@ -4,8 +4,9 @@
 Flags reentrant checkpoints in the `forward` of a module that `FullyShardedDataParallel` wraps as one unit, that is
 without an `auto_wrap_policy`, when more than one segment runs: the checkpoint stands in a loop, there are several,
 `checkpoint_sequential` makes three segments or more, of which it checkpoints all but the last, or the checkpoint stands
-in a block of which several run. The same for a transformers model that is told to use the reentrant variant, and where
-Lightning's `FSDPStrategy` or accelerate's plugin wraps the model without a policy.
+in a block of which several run, and reentrant wrappers around several of its modules. The same for a transformers model
+that is told to use the reentrant variant, and where Lightning's `FSDPStrategy` or accelerate's plugin wraps the model
+without a policy.
 
 ## Why is this bad?
 FSDP frees the unit's parameters after the first segment's backward pass, and the second segment then computes with an
@@ -256,26 +257,43 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Const, Dict, options
 from ..finding import Applicability, Severity
-from ..model.events import Checkpoint, CheckpointSequential, Fsdp1Wrap, HfEnable, TorchCheckpoint
+from ..model.events import (
+    ApplyCheckpointing,
+    Checkpoint,
+    CheckpointSequential,
+    CheckpointWrap,
+    Fsdp1Wrap,
+    HfEnable,
+    TorchCheckpoint,
+)
 from ..model.libraries.launchers import trained_region
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import default_versions, enable_reentrant
 from ..model.libraries.units import whole_units
 from ..model.needs import together
-from ..model.regions.own_wrappers import is_around_each_block, runs_in_several_blocks
+from ..model.regions.own_wrappers import (
+    is_around_each_block,
+    runs_in_several_blocks,
+    runs_several_of,
+    runs_several_wrapped_by,
+)
 from ..model.report import Remark, Report, Rewrite, SetKey, SetKeyword
 from ..model.types import unwrapped
+from ..model.wrapping.wrapped import wrapped_classes
 
 if TYPE_CHECKING:
     import ast
     from collections.abc import Container, Iterator
 
     from ..facts.values import Value
+    from ..model.events import WrapperCheckpointing
     from ..model.libraries.units import ShardedUnit
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT302", "reentrant-checkpoints-in-one-fsdp-unit", Severity.ERROR
-NEEDS = together((Fsdp1Wrap, "FSDPStrategy", "strategy"), (TorchCheckpoint, HfEnable))
+NEEDS = together(
+    (Fsdp1Wrap, "FSDPStrategy", "strategy"), (TorchCheckpoint, CheckpointWrap, ApplyCheckpointing, HfEnable)
+)
 
 
 def check(run: Run) -> Iterator[Report]:
@@ -287,6 +305,8 @@ def check(run: Run) -> Iterator[Report]:
         for event in _segments(run, unit):
             change = SetKeyword(event.node, "use_reentrant", "False")
             yield _report(event.node, unit, change)
+        for wrapping in _wrappings(run, unit):
+            yield _report(wrapping.node, unit, None, "checkpoint_impl=CheckpointImpl.NO_REENTRANT")
         for enable in run.of(HfEnable):
             if root(enable.model) is root(unit.module) and enable_reentrant(run, enable):
                 found = _report(enable.node, unit, _key_change(enable.kwargs))
@@ -309,6 +329,18 @@ def _segments(run: Run, unit: ShardedUnit) -> list[TorchCheckpoint]:
         for it in made
     )
     return [event for event in found.values() if event.reentrant] if several else []
+
+
+def _wrappings(run: Run, unit: ShardedUnit) -> Iterator[WrapperCheckpointing]:
+    """What puts several modules that run in the unit into reentrant wrappers."""
+    region, model = trained_region(run, unit.module), unwrapped(unit.module)
+    for wrap in run.of(CheckpointWrap):
+        if wrap.reentrant and runs_several_wrapped_by(wrap, model, region):
+            yield wrap
+    for apply in run.of(ApplyCheckpointing):
+        is_inside = apply.reentrant and root(apply.model) is root(unit.module)
+        if is_inside and any(runs_several_of(cls, model, region) for cls in wrapped_classes(run, apply)):
+            yield apply
 
 
 def _times(event: TorchCheckpoint) -> int:
@@ -334,11 +366,13 @@ def _key_change(kwargs: Value) -> SetKey | None:
     return SetKey(display, "use_reentrant", "False") if display is not None else None
 
 
-def _report(node: ast.Call, unit: ShardedUnit, change: SetKeyword | SetKey | None) -> Report:
+def _report(
+    node: ast.Call, unit: ShardedUnit, change: SetKeyword | SetKey | None, advice: str = "use_reentrant=False"
+) -> Report:
     return Report(
         node,
         "several reentrant checkpoints run inside one FSDP unit, which is freed after the first of them: the backward "
-        "pass fails; write `use_reentrant=False`",
+        f"pass fails; write `{advice}`",
         notes=(Remark(unit.node, "this makes one unit of the whole model"),),
         fix=Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", (change,)) if change else None,
     )

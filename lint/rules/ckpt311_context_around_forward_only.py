@@ -3,7 +3,7 @@
 ## What it does
 Flags the forward pass of a non-reentrant checkpointed model inside `with sdpa_kernel(SDPBackend.MATH):` when the
 backward pass of its loss runs outside of the block; the same for a block in the `forward` of a module around its
-checkpoints.
+checkpoints, and in the training step of a module that Lightning trains.
 
 ## Why is this bad?
 The recomputation runs in the backward pass, where torch chooses the kernel again. The fused kernel saves other tensors
@@ -192,9 +192,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import method_of
-from ..facts.values import Class, Param, Ref, Result, Seq, equals, is_absent, options
+from ..facts.values import Class, Instance, Param, Ref, Result, Seq, equals, is_absent, options
 from ..finding import Severity
-from ..model.events import Backward, Checkpointing, TrainerBuild
+from ..model.events import Backward, Checkpointing, LightningFit, TrainerBuild
 from ..model.events.extract import args_of
 from ..model.libraries.sharding import root
 from ..model.libraries.trainer import is_enabled, trainer_reentrant
@@ -202,6 +202,7 @@ from ..model.names import canonical
 from ..model.needs import RECOMPUTES, SWITCHED_ON, together
 from ..model.report import Remark, Report
 from ..model.results.outputs import forwards
+from ..model.state.lightning_training import is_lightning_step
 from ..model.tensors.batches import is_loss_for_trainer
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def check(run: Run) -> Iterator[Report]:
         if not _attends(run, forward):
             continue
         backward = next((it for it in run.losses.fed_by(forward.call) if not any(_kernels(it))), None)
-        backward = backward or _backward_of_module(run, forward.call)
+        backward = backward or _backward_of_module(run, forward.call) or _fit_of_lightning(run, forward.call)
         if backward is not None:
             yield Report(
                 forward.call.node,
@@ -246,6 +247,20 @@ def _backward_of_module(run: Run, call: Call) -> Call | None:
     if function is None or function.owner is None or function.name != "forward":
         return None
     return trained[0] if trained and not any(kernel for it in trained for kernel in _kernels(it)) else None
+
+
+def _fit_of_lightning(run: Run, call: Call) -> Call | None:
+    """What trains with the loss of ``call``, which a training step of Lightning gives, where none runs in a block."""
+    function = call.place.function
+    if function is None or not is_lightning_step(run, function) or not run.losses.is_returned(call):
+        return None
+    fits = [event.call for event in run.of(LightningFit) if any(_is_of(module, function) for module in event.modules)]
+    return fits[0] if fits and not any(kernel for it in fits for kernel in _kernels(it)) else None
+
+
+def _is_of(module: Value, step: Function) -> bool:
+    """Whether ``module`` is of a class that has the training step ``step``."""
+    return all(isinstance(option, Instance) and method_of(option.cls, step.name) is step for option in options(module))
 
 
 def _in_trainers(run: Run, contexts: dict[Call, ast.Call]) -> Iterator[Report]:
@@ -286,7 +301,7 @@ def _kernels(call: Call) -> Iterator[Result]:
 
 def _plain_kernel(call: Call) -> ast.Call | None:
     for context in _kernels(call):
-        if context.call.args and _is_math(context.call.args[0]):
+        if _is_math(context.call.argument(0, "backends")):
             return context.call.node
     return None
 

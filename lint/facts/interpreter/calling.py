@@ -21,8 +21,10 @@ from ..values import (
     Dict,
     Element,
     Function,
+    Guard,
     Instance,
     Method,
+    Partial,
     Result,
     Seq,
     Unknown,
@@ -40,7 +42,7 @@ from .picked import argument_picked
 from .ways_to_call import ways_to_call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from ..walk import Walk
 
@@ -49,7 +51,7 @@ def evaluate_call(walk: Walk, node: ast.Call) -> Value:
     """Record the call, once for each function it may mean, and give what it returns."""
     called = walk.evaluate(node.func)
     arguments = arguments_of(walk, node, walk.evaluate)
-    targets = [found for found in conditional_options(called) if not isinstance(found[0], Const | Absent)]
+    targets = [found for found in _each_called(called) if not isinstance(found[0], Const | Absent)]
     outside = walk.place
     results = []
     for target, under in targets or [(UNKNOWN, ())]:
@@ -58,7 +60,20 @@ def evaluate_call(walk: Walk, node: ast.Call) -> Value:
             walk.place = outside._replace(guards=(*outside.guards, *around)) if around else outside
             results.append((way.returned(_call_one(walk, node, way.target, way.given), node), around))
     walk.place = outside
+    if walk.entered_on_stack:
+        # In force until the `with` block of the stack ends, which brings back its own place.
+        walk.place = outside._replace(contexts=(*outside.contexts, *walk.entered_on_stack))
+        walk.entered_on_stack = ()
     return join_under(*results)
+
+
+def _each_called(called: Value) -> Iterator[tuple[Value, tuple[Guard, ...]]]:
+    """What ``called`` may be, with its conditions; a partial of one of several functions is one of several partials."""
+    for found, under in conditional_options(called):
+        if isinstance(found, Partial) and isinstance(found.func, Choice):
+            yield from ((Partial(func, found.call), (*under, *more)) for func, more in conditional_options(found.func))
+        else:
+            yield found, under
 
 
 def arguments_of(walk: Walk, node: ast.Call, evaluate: Callable[[ast.expr], Value]) -> Arguments:

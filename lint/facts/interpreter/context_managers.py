@@ -37,8 +37,12 @@ def with_block(walk: Walk, node: ast.With | ast.AsyncWith) -> bool:
 
 def entered_by(function: Function) -> tuple[Value, ...]:
     """The contexts that decorators of ``function`` run its body in: `@sdpa_kernel(SDPBackend.MATH)`."""
-    made = [decorator for decorator in function.decorators if isinstance(decorator, Result)]
-    return tuple(decorator for decorator in made if decorator.call.name in _DECORATING)
+    return tuple(decorator for decorator in function.decorators if decorates(decorator))
+
+
+def decorates(context: Value) -> bool:
+    """Whether ``context`` is one of torch that a function runs in which it decorates."""
+    return isinstance(context, Result) and context.call.name in _DECORATING
 
 
 def _run_from(walk: Walk, node: ast.With | ast.AsyncWith, index: int) -> bool:

@@ -6,14 +6,17 @@ import ast
 import contextlib
 from typing import TYPE_CHECKING
 
-from ..scopes import Scope
+from ..parameters import parameter_names
+from ..scopes import Scope, bound_names
 from ..values import Call, Class, Element, Function, Method, Ref, Value
+from .context_managers import decorates
 from .handing_on import wrapper_made
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..walk import Walk
+    from .handing_on import Wrapper
 
 
 def define_function(walk: Walk, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
@@ -51,7 +54,11 @@ def _take_transparent(walk: Walk, function: Function) -> list[ast.expr]:
     left: list[tuple[Value, ast.expr]] = []
     for decorator, node in zip(function.decorators, getattr(function.node, "decorator_list", []), strict=True):
         wrapper = wrapper_made(decorator) if isinstance(decorator, Function) else None
-        if wrapper is None or (wrapper.does_more and not walk.scope.is_class):
+        contexts = _contexts_around(walk, decorator, wrapper) if isinstance(decorator, Function) and wrapper else []
+        if contexts:
+            left += [(context, node) for context in contexts]
+            continue
+        if wrapper is None or wrapper.contexts or (wrapper.does_more and not walk.scope.is_class):
             left.append((decorator, node))
             continue
         if wrapper.does_more and isinstance(decorator, Function):
@@ -60,6 +67,18 @@ def _take_transparent(walk: Walk, function: Function) -> list[ast.expr]:
             function.around += [made] if isinstance(made, Function) else []
     function.decorators = [decorator for decorator, _ in left]
     return [node for _, node in left]
+
+
+def _contexts_around(walk: Walk, decorator: Function, wrapper: Wrapper) -> list[Value]:
+    """The contexts of torch in which a decorator runs a function: as if each of them decorated it."""
+    own = {*parameter_names(decorator.node), *bound_names(decorator.node), *parameter_names(wrapper.node)}
+    read = {part.id for written in wrapper.contexts for part in ast.walk(written) if isinstance(part, ast.Name)}
+    if own & read:
+        return []
+    scope, walk.scope = walk.scope, decorator.scope
+    found = [walk.evaluate(written) for written in wrapper.contexts]
+    walk.scope = scope
+    return found if all(map(decorates, found)) else []
 
 
 def _made_by(walk: Walk, decorator: Function | Method, written: ast.expr, defined: Function | Class) -> Value:

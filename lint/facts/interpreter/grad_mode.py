@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..grad_modes import agreed
 from ..objects.classes import ancestors
-from ..values import Absent, Attr, Instance, Ref, Result, Unknown, options, truth
+from ..values import Absent, Attr, Instance, Ref, Result, Unknown, one, options, truth
 from ..values.grad_mode import GradMode, GradState
 
 if TYPE_CHECKING:
@@ -133,6 +133,8 @@ def use_stack(walk: Walk, call: Call) -> None:
     match call.func.name, call.args:
         case (("enter_context" | "enter_async_context"), [entered, *_]):
             inside = mode_inside(walk, entered)
+            if any(one(held, around) for around in walk.place.contexts):
+                walk.entered_on_stack = (entered,)
         case "callback", [Ref(name), wanted, *_] if name.rpartition(".")[2] in _SETTERS:
             _restore_later(walk, held, GradState(_meant(wanted)))
             return

@@ -88,6 +88,8 @@ class Wrapper(NamedTuple):
     node: ast.FunctionDef
     #: Whether it does something beside: a timer, a log.
     does_more: bool
+    #: The contexts in which it calls the function.
+    contexts: tuple[ast.expr, ...] = ()
 
 
 def handed_through(call: Call) -> Value | None:
@@ -128,12 +130,14 @@ def wrapper_made(decorator: Function, taken: int = 0) -> Wrapper | None:
         return None
     if parameters[0] in bound_names(node):
         return None
-    only = _only_call(inner[0])
-    call = only or _kept_call(inner[0])
+    only, (within, contexts) = _only_call(inner[0]), _call_in_contexts(inner[0])
+    call = only or within or _kept_call(inner[0])
     if call is None or not _passes_all(call, inner[0], positional_names(inner[0])):
         return None
     is_it = isinstance(call.func, ast.Name) and call.func.id == parameters[0]
-    return Wrapper(inner[0], only is None) if is_it and parameters[0] not in parameter_names(inner[0]) else None
+    return (
+        Wrapper(inner[0], only is None, contexts) if is_it and parameters[0] not in parameter_names(inner[0]) else None
+    )
 
 
 def _copies_name(decorator: ast.expr, name: str) -> bool:
@@ -144,6 +148,15 @@ def _only_call(node: FunctionNode) -> ast.Call | None:
     """The call that a function makes as its caller would: under no context of its own."""
     under_context = isinstance(node.body, list) and any(isinstance(part, ast.With | ast.Try) for part in node.body)
     return None if under_context or isinstance(node, ast.AsyncFunctionDef) else only_call(node)
+
+
+def _call_in_contexts(node: ast.FunctionDef) -> tuple[ast.Call | None, tuple[ast.expr, ...]]:
+    """The call that a function makes in contexts that its caller does not see, and does nothing else, with these."""
+    match node.body:
+        case [ast.With(items=items, body=[ast.Return(value=ast.Call() as call)])]:
+            if all(item.optional_vars is None for item in items):
+                return call, tuple(item.context_expr for item in items)
+    return None, ()
 
 
 def _kept_call(node: ast.FunctionDef) -> ast.Call | None:

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
 from ...facts.objects.classes import decorator_names
+from ...facts.parameters import parameter_names
+from ...facts.scopes import bound_names
 from ...facts.straight import only_value, straight
+from ...facts.values import Ref, Seq
+from ..wrapping.meanings import meaning
 from .exits import left_by, raises_another
 from .swallowed import swallowing_block
 
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import TypeAlias
 
-    from ...facts.values import Function
+    from ...facts.values import Function, Place, Value
 
     _Called: TypeAlias = Callable[[ast.Call], Function | None]
 
@@ -38,6 +42,24 @@ def catches(handler: ast.ExceptHandler, *names: str) -> bool:
     """Whether ``handler`` catches exceptions of one of these names, or all: `except:`."""
     kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
     return any(kind is None or (isinstance(kind, ast.Name) and kind.id in names) for kind in kinds)
+
+
+def catches_there(handler: ast.ExceptHandler, place: Place, *names: str) -> bool:
+    """The same for a handler around ``place``, which may name a tuple that the program makes: `except ERRORS:`."""
+    return catches(handler, *names) or any(
+        isinstance(kind, Ref) and kind.name.removeprefix("builtins.") in names for kind in _kinds_named(handler, place)
+    )
+
+
+def _kinds_named(handler: ast.ExceptHandler, place: Place) -> Iterator[Value]:
+    if place.function is None or not isinstance(handler.type, ast.Name | ast.Tuple):
+        return
+    own = {*parameter_names(place.function.node), *bound_names(place.function.node)}
+    if any(isinstance(part, ast.Name) and part.id in own for part in all_nodes(handler.type)):
+        return  # What the function binds itself is not looked up around it.
+    named = meaning(handler.type, place.function)
+    for held in named.items if isinstance(named, Seq) else (named,):
+        yield from held.items if isinstance(held, Seq) else (held,)
 
 
 def handler_of_end(function: Function, called: _Called, exit_of: _Called) -> ast.AST | None:

@@ -14,12 +14,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _LAYER_ENDINGS = ("DecoderLayer", "EncoderLayer", "Layer", "Block")
+#: What the layers of a family are called behind its name, where no other class of it is called like a layer.
+#: Source: transformers 5.23, all classes of these models.
+_OWN_ENDING = {
+    **dict.fromkeys(("Llama", "Mistral", "Falcon", "Gemma", "Gemma2", "OPT", "Phi", "Qwen2", "Qwen3"), "DecoderLayer"),
+    **dict.fromkeys(("Bloom", "GPT2", "GPTJ", "GPTNeo"), "Block"),
+    **dict.fromkeys(("Bert", "Camembert", "Electra", "GPTNeoX", "Roberta", "XLMRoberta"), "Layer"),
+}
 #: Where models keep them.
 _LISTS = frozenset(("layers", "layer", "h", "block", "blocks"))
 #: Blocks whose name does not say what they are.
 _BLOCKS = frozenset(
     (
+        "BartEncoderLayer",
         "BertLayer",
+        "BigBirdPegasusEncoderLayer",
+        "BlenderbotEncoderLayer",
+        "BlenderbotSmallEncoderLayer",
         "BloomBlock",
         "CLIPEncoderLayer",
         "CamembertLayer",
@@ -34,11 +45,21 @@ _BLOCKS = frozenset(
         "GPTJBlock",
         "GPTNeoBlock",
         "GPTNeoXLayer",
+        "LEDEncoderLayer",
         "LongformerLayer",
+        "M2M100EncoderLayer",
+        "MBartEncoderLayer",
         "MT5Block",
+        "MarianEncoderLayer",
         "ModernBertEncoderLayer",
         "MptBlock",
+        "MvpEncoderLayer",
         "NemotronHBlock",
+        "NllbMoeEncoderLayer",
+        "PLBartEncoderLayer",
+        "PegasusEncoderLayer",
+        "PegasusXEncoderLayer",
+        "ProphetNetEncoderLayer",
         "RobertaLayer",
         "SiglipEncoderLayer",
         "T5Block",
@@ -155,6 +176,18 @@ def _family_with_lists(model: Value) -> str:
     if kind.startswith("AutoModel"):
         return loaded_family(model.call, _WEIGHTS) if loader == "from_pretrained" and head is not None else ""
     return kind[: head.start()] if head is not None else ""
+
+
+def is_misnamed_layer(model: Value, name: str) -> bool:
+    """Whether ``name`` has the family of ``model`` and a usual ending, but its layers have another: `GPT2Layer`."""
+    families = [family_of(option) for option in options(model)]
+    return bool(families) and all(name in _misnamed(family) for family in families)
+
+
+def _misnamed(family: str) -> frozenset[str]:
+    """The names that a layer of ``family`` might have, and that no class of transformers has."""
+    own = _OWN_ENDING.get(family)
+    return frozenset(f"{family}{end}" for end in _LAYER_ENDINGS if end != own) if own is not None else frozenset()
 
 
 def is_of_other_family(model: Value, cls: Value) -> bool:

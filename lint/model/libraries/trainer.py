@@ -141,8 +141,11 @@ def written_kwargs(run: Run) -> Iterator[KwargsWrite]:
 
 def _reaches_trainer(run: Run, setting: KwargsWrite) -> bool:
     """Whether a Trainer gets the dict of ``setting``: nothing replaces it later or switches checkpointing off."""
-    if setting.write.field not in _effective(run, KWARGS):
-        return False
+    return setting.write.field in _effective(run, KWARGS) and stays_written(run, setting)
+
+
+def stays_written(run: Run, setting: KwargsWrite) -> bool:
+    """Whether nothing replaces the dict of ``setting`` later, changes it, or switches checkpointing off."""
     for write in run.writes:
         if any(same(obj, setting.target) for obj in options(write.obj)):
             later = write.order > setting.order and not write.place.excludes(setting.place)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ...facts.identifiers import is_own_attribute
 from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, held_by
-from ...facts.values import Class, Function, Instance, Value, options
+from ...facts.values import Class, Function, Instance, Result, Value, options
 from ..calls.handed_on import handed_on
 from ..conditions.guards import tests_training
 from ..tensors.gradient_free import is_gradient_free
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.values import Place
-    from ..events import FunctionCheckpoint, TorchCheckpoint
+    from ..events import CheckpointWrap, FunctionCheckpoint, TorchCheckpoint
     from ..history import History
     from .region import Region
 
@@ -48,13 +48,38 @@ def runs_in_several_blocks(checkpoint: TorchCheckpoint, model: Value, region: Re
     """
     function = checkpoint.place.function
     owner = None if function is None else function.owner
-    if owner is None:
-        return False
-    trained = (call for call in region.calls if not is_gradient_free(call))
-    always = (call for call in trained if all(map(tests_training, region.conditions_of(call))))
-    called = [*((call.func, bool(call.place.loops)) for call in always), (model, False)]
+    return owner is not None and runs_several_of(owner, model, region)
+
+
+def runs_several_of(owner: Class, model: Value, region: Region) -> bool:
+    """The same for any class: whether several objects of ``owner`` run in ``region``, or one several times."""
+    called = [*_always_called(region), (model, False)]
     blocks = [is_repeated for module, is_repeated in called for is_repeated in _blocks(module, owner, is_repeated)]
     return len(blocks) > 1 or True in blocks
+
+
+def _always_called(region: Region) -> Iterator[tuple[Value, bool]]:
+    """What a training step of ``region`` calls under no condition, and whether it does so in a loop."""
+    for call in region.calls:
+        if not is_gradient_free(call) and all(map(tests_training, region.conditions_of(call))):
+            yield call.func, bool(call.place.loops)
+
+
+def runs_several_wrapped_by(wrap: CheckpointWrap, model: Value, region: Region) -> bool:
+    """Whether several modules that ``wrap`` made run in ``region``, or one of them several times."""
+    called = [*_always_called(region), (model, False)]
+    made = [is_repeated for module, is_repeated in called for is_repeated in _made_by(module, wrap, is_repeated)]
+    return len(made) > 1 or True in made
+
+
+def _made_by(module: Value, wrap: CheckpointWrap, is_repeated: bool) -> Iterator[bool]:
+    """For each module of ``wrap`` that a call of ``module`` runs, whether it stands for several."""
+    match options(module):
+        case (Result(call),) if call is wrap.call:
+            yield is_repeated or bool(wrap.place.loops)
+        case (held,) if container_kind(held) == "Sequential":
+            for part in held_by(held):
+                yield from _made_by(part, wrap, is_repeated)
 
 
 def _blocks(module: Value, owner: Class, is_repeated: bool) -> Iterator[bool]:

@@ -54,6 +54,15 @@ def compared_with(check: Value) -> ComparedWith | None:
     return None
 
 
+def compared_with_container(check: Value) -> ast.expr | None:
+    """`type(module) == BLOCKS` for a tuple or a set of classes, which a class never is; None for other checks."""
+    match asks_by_type(check), check:
+        case ast.Compare(ops=[ast.Is() | ast.Eq()], comparators=[right]) as test, Function() as function:
+            is_given = isinstance(right, ast.Name) and right.id in _parameters(function)
+            return test if not is_given and isinstance(meaning(right, function), Seq) else None
+    return None
+
+
 def _asked_for_membership(check: Value) -> Value | None:
     """What ``check`` looks for a module in: `BLOCKS.__contains__`, `partial(operator.contains, BLOCKS)`."""
     match check:
