@@ -6,7 +6,22 @@ from typing import TYPE_CHECKING
 
 from ..facts.objects.classes import ancestors
 from ..facts.objects.pretrained import names_model
-from ..facts.values import Attr, Choice, Class, Element, Instance, Param, Ref, Result, Value, copied, options, same
+from ..facts.own_constructors import hands_all_on
+from ..facts.values import (
+    Attr,
+    Choice,
+    Class,
+    Element,
+    Function,
+    Instance,
+    Param,
+    Ref,
+    Result,
+    Value,
+    copied,
+    options,
+    same,
+)
 from .names import canonical
 
 if TYPE_CHECKING:
@@ -183,7 +198,9 @@ def trainer_base(cls: Class) -> str:
 
 def _is_built_as_trainer(cls: Class) -> bool:
     """Whether ``cls`` is a Trainer that takes the arguments of the library's."""
-    return bool(trainer_base(cls)) and all("__init__" not in owner.body for owner in (cls, *ancestors(cls)))
+    constructors = (owner.body.get("__init__") for owner in (cls, *ancestors(cls)))
+    own = [made for made in constructors if made is not None]
+    return bool(trainer_base(cls)) and all(isinstance(made, Function) and hands_all_on(made.node) for made in own)
 
 
 def _is_trainer(call: Call) -> bool:

@@ -51,23 +51,6 @@ args = DPOConfig(
 )
 args = DPOConfig("out", activation_checkpointing_kwargs={"use_reentrant": False})
 ```
-```python
-from trl import DPOConfig, SFTConfig
-
-plain = SFTConfig("out")
-plain.gradient_checkpointing_kwargs = {"use_reentrant": False, "every_n_layers": 2}
-precomputed = DPOConfig("out", precompute_ref_log_probs=True)
-precomputed.gradient_checkpointing_kwargs = {"use_reentrant": False, "every_n_layers": 2}
-written_twice = DPOConfig("out")
-written_twice.gradient_checkpointing_kwargs = {"use_reentrant": False, "every_n_layers": 2}
-written_twice.gradient_checkpointing_kwargs = {"use_reentrant": False}
-switched_off = DPOConfig("out")
-switched_off.gradient_checkpointing_kwargs = {"use_reentrant": False, "every_n_layers": 2}
-switched_off.gradient_checkpointing = False
-taken_out = DPOConfig("out")
-taken_out.gradient_checkpointing_kwargs = {"use_reentrant": False, "every_n_layers": 2}
-taken_out.gradient_checkpointing_kwargs.pop("every_n_layers")
-```
 
 ## Fix safety
 Unsafe: fewer layers are checkpointed, or activations offloaded, which is what was meant but changes memory and speed.

@@ -647,6 +647,7 @@ from ..model.frozen.frozen_encoders import is_trained_behind
 from ..model.frozen.frozen_inputs import EMBEDDINGS, owner_of_embeddings, path_in
 from ..model.frozen.frozen_layers import (
     freezes_backbone_by_name,
+    freezes_every_layer,
     freezes_first_layers,
     is_of_last_layers,
     spares_backbone_by_name,
@@ -667,12 +668,15 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
+    from ..facts.values import Place
     from ..model.libraries.enabled import Enabling
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT405", "recompute-of-frozen-layers", Severity.WARNING
 NEEDS = ((HfEnable, GradientSwitch), *together(SWITCHED_ON, GradientSwitch))
 VERSIONS = {"transformers": ">=5.0"}
+#: Methods that libraries call, by how their names begin.
+_CALLED_BY_LIBRARIES = ("__", "configure_", "on_", "prepare", "setup", "train")
 #: Methods that give every module of another one.
 _WALKS = ("modules", "named_modules", "children", "named_children")
 
@@ -687,7 +691,7 @@ def check(run: Run) -> Iterator[Report]:
     thaws = [change for change in changes if not change.freezes]
     freezes: dict[Value, list[_Change]] = {}
     for change in changes:
-        if change.freezes:
+        if change.freezes and _is_run(run, change.place):
             freezes.setdefault(root(change.target), []).append(change)
     switches: dict[Value, list[GradientSwitch]] = {}
     for switch in run.uses.freezes:
@@ -725,6 +729,15 @@ def check(run: Run) -> Iterator[Report]:
             )
 
 
+def _is_run(run: Run, place: Place) -> bool:
+    """Whether something comes to ``place``: no caller of a method `freeze` may be shown, and none may be there."""
+    function = place.function
+    if function is None or function.owner is None or function.name.startswith(_CALLED_BY_LIBRARIES):
+        return True
+    enabled = (it.event.place.function for it in enablings(run))
+    return any(run.calls_of(function)) or any(it is function for it in enabled)
+
+
 def _has_adapter(run: Run) -> bool:
     """Whether the program attaches an adapter, or one of trl's trainers may."""
     return any(run.of(AdapterAttach)) or any(
@@ -746,9 +759,8 @@ def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[Grad
     frozen = {path_in(switch.module, model): switch for switch in whole}
     later = [it for it in run.uses.thaws if not it.place.excludes(place)]
     for switch in own:
-        path = path_in(switch.module, model)
-        below = BOTTOMS.get(path) if freezes_first_layers(run, switch) else _below_all_layers(switch, path)
-        if below is None:
+        below = _below(path_in(switch.module, model))
+        if below is None or not (freezes_every_layer(switch) or freezes_first_layers(run, switch)):
             continue
         if all(path in frozen or ((EMBEDDINGS,) in frozen and path[-1] in INPUT_EMBEDDINGS) for path in below):
             break
@@ -759,14 +771,10 @@ def _frozen_bottom(run: Run, enabling: Enabling, switches: dict[Value, list[Grad
     return None if any(_may_thaw(it.module, model) for it in thaws) or _is_changed(run, model) else switch.node
 
 
-def _below_all_layers(switch: GradientSwitch, path: tuple[str, ...]) -> tuple[tuple[str, ...], ...] | None:
-    """What trains below the layers where ``switch`` freezes all of them at once: `model.bert.encoder`; else None."""
-    held = switch.module
-    while isinstance(held, Attr):
-        held = held.base
-    if isinstance(held, Element) or len(path) < 2 or switch.place.guards or switch.is_partial:
-        return None
-    return next((below for layers, below in BOTTOMS.items() if layers[: len(path)] == path), None)
+def _below(path: tuple[str, ...]) -> tuple[tuple[str, ...], ...] | None:
+    """What is below the layers that ``path`` leads to, or that the part of a backbone there holds: `bert.encoder`."""
+    found = (below for layers, below in BOTTOMS.items() if len(path) > 1 and path == layers[: len(path)])
+    return next(found, None)
 
 
 def _frozen_by_name(
@@ -837,6 +845,7 @@ class _Change(NamedTuple):
     target: Value
     freezes: bool
     node: ast.AST
+    place: Place
     #: Whether it chooses parameters by their names, and leaves out the head alone.
     spares_head: bool
 
@@ -855,7 +864,7 @@ def _changes(run: Run) -> Iterator[_Change]:
             by_name = switch.node in chosen
             freezes = switch.freezes and (by_name or not chooses)
             if freezes or not switch.freezes:  # What freezes only some switches none on.
-                yield _Change(_without_elements(switch.module), freezes, switch.node, by_name)
+                yield _Change(_without_elements(switch.module), freezes, switch.node, switch.place, by_name)
 
 
 def _chooses(run: Run, switch: GradientSwitch) -> bool:

@@ -51,6 +51,11 @@ class Run:
             (', "every_n_layers": 2}', "}"),
             ("gradient_checkpointing = True", "gradient_checkpointing = False"),
             ("import RLOOConfig,", "import SFTConfig as RLOOConfig,"),
+            (
+                "\n    def train",
+                '\n        self.config.gradient_checkpointing_kwargs.pop("every_n_layers")\n\n    def train',
+            ),
+            ("\n    def train", "\n        self.config.gradient_checkpointing_kwargs = None\n\n    def train"),
         ),
     ),
     "a type compared with a list": (
@@ -397,6 +402,179 @@ class Runner:
                 "            stack.enter_context(sdpa",
                 "        with contextlib.ExitStack() as stack:\n            (sdpa",
             ),
+        ),
+    ),
+    "parts frozen by their paths": (
+        "CKPT405",
+        """
+from dataclasses import dataclass
+import torch
+from transformers import AutoModelForSequenceClassification
+
+@dataclass
+class Options:
+    name: str = "base"
+    freeze: tuple = ("bert.embeddings", "bert.encoder")
+
+class Engine:
+    def __init__(self, options):
+        self.model = AutoModelForSequenceClassification.from_pretrained(options.name)
+        for path in options.freeze:
+            self.model.get_submodule(path).requires_grad_(False)
+        self.model.gradient_checkpointing_enable()
+        self.model.train()
+
+def main():
+    Engine(Options())
+""",
+        (
+            ('("bert.embeddings", "bert.encoder")', '("bert.encoder", "bert.pooler")'),
+            ('("bert.embeddings", "bert.encoder")', '("bert.embeddings", "bert.pooler")'),
+            (
+                "        self.model.train()",
+                "        self.model.bert.encoder.layer[0].requires_grad_(True)\n        self.model.train()",
+            ),
+            (
+                "            self.model.get_submodule",
+                "            if options.name:\n                break\n            self.model.get_submodule",
+            ),
+            ("gradient_checkpointing_enable()", 'gradient_checkpointing_enable({"use_reentrant": True})'),
+        ),
+    ),
+    "every layer of a list": (
+        "CKPT405",
+        """
+from transformers import AutoModelForSequenceClassification
+
+def probe(name, count):
+    model = AutoModelForSequenceClassification.from_pretrained(name)
+    model.bert.embeddings.requires_grad_(False)
+    for layer in model.bert.encoder.layer:
+        for parameter in layer.parameters():
+            parameter.requires_grad = False
+    model.gradient_checkpointing_enable({"use_reentrant": False})
+    return model.train()
+""",
+        (
+            ("encoder.layer:", "encoder.layer[count:]:"),
+            ("encoder.layer:", "encoder.layer[-2:]:"),
+            (
+                "    for layer in",
+                "    for layer in reversed(model.bert.encoder.layer[6:]):\n        layer.eval()\n    for layer in [*model.bert.encoder.layer][2:] or",
+            ),
+            ("        for parameter", "        if count:\n            break\n        for parameter"),
+            ("        for parameter", "        if layer.training:\n            continue\n        for parameter"),
+            ("model.bert.embeddings.req", "model.bert.pooler.req"),
+            ("    model.gradient", "    model.bert.encoder.layer[3].requires_grad_(True)\n    model.gradient"),
+        ),
+    ),
+    "a frozen encoder that Lightning trains a head on": (
+        "CKPT405",
+        """
+import lightning as L
+import torch
+from torch import nn
+from transformers import BertModel
+
+class Tagger(L.LightningModule):
+    def __init__(self, name="base", labels=9):
+        super().__init__()
+        self.encoder = BertModel.from_pretrained(name)
+        self.encoder.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        self.head = nn.Linear(768, labels)
+        self._freeze()
+
+    def _freeze(self):
+        for name, parameter in self.encoder.named_parameters():
+            parameter.requires_grad = False
+
+    def training_step(self, batch, i):
+        h = self.encoder(batch["ids"], batch["mask"]).last_hidden_state
+        return nn.functional.cross_entropy(self.head(h).flatten(0, 1), batch["labels"].flatten())
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.head.parameters(), lr=1e-3)
+
+def main(loader):
+    trainer = L.Trainer(max_epochs=3)
+    trainer.fit(Tagger(), loader)
+""",
+        (
+            (".last_hidden_state", ".last_hidden_state.detach()"),
+            (
+                "        self._freeze()\n",
+                "        self.encoder.disable_input_require_grads()\n        self._freeze()\n",
+            ),
+            ("    trainer.fit(", "    trainer.validate("),
+            ("parameter.requires_grad = False", 'parameter.requires_grad = "layer.0" in name'),
+            ("        self._freeze()\n", ""),
+        ),
+    ),
+    "a frozen encoder in a module in a module": (
+        "CKPT405",
+        """
+import torch
+from torch import nn
+from transformers import RobertaModel
+
+class Frozen(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.lm = RobertaModel.from_pretrained(name)
+        list(map(lambda parameter: parameter.requires_grad_(False), self.lm.parameters()))
+        self.lm.gradient_checkpointing_enable()
+
+    def forward(self, batch):
+        return self.lm(**batch)[0]
+
+class Model(nn.Module):
+    def __init__(self, name):
+        super().__init__()
+        self.features, self.head = Frozen(name), nn.Linear(768, 2)
+
+    def forward(self, batch):
+        return self.head(self.features(batch)[:, 0])
+
+class Fit:
+    def __init__(self):
+        self.model = Model("base")
+
+    def train(self, loader):
+        self.model.train()
+        for batch, y in loader:
+            nn.functional.cross_entropy(self.model(batch), y).backward()
+
+Fit().train([])
+""",
+        (
+            ("self.features(batch)[:, 0]", "self.features(batch)[:, 0].detach()"),
+            ("        return self.lm(", "        with torch.no_grad():\n            return self.lm("),
+            (".backward()", ""),
+            ("requires_grad_(False)", "requires_grad_(True)"),
+        ),
+    ),
+    "a Trainer that freezes its model when it is built": (
+        "CKPT405",
+        """
+from transformers import AutoModelForSequenceClassification, TrainingArguments, Trainer
+
+class ProbeTrainer(Trainer):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for n, p in self.model.named_parameters():
+            p.requires_grad = n.startswith(("classifier", "score"))
+
+OPTIONS = {"output_dir": "probe", "gradient_checkpointing": True, "bf16": True}
+
+def main(rows, more):
+    model = AutoModelForSequenceClassification.from_pretrained("distilbert-base-uncased")
+    ProbeTrainer(model=model, args=TrainingArguments(**OPTIONS), train_dataset=rows).train()
+""",
+        (
+            ('"gradient_checkpointing": True', '"gradient_checkpointing": False'),
+            ('("classifier", "score")', '("classifier", "distilbert.transformer.layer.5", "distilbert.embeddings")'),
+            ("        super()", "        kwargs = prepared(kwargs)\n        super()"),
+            ("        for n, p", "        self.model = prepared(self.model)\n        for n, p"),
         ),
     ),
 }

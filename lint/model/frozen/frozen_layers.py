@@ -108,6 +108,31 @@ def freezes_first_layers(run: History, switch: GradientSwitch) -> bool:
     return any(_is_from_first(run, switch, part) for part in subscripts_behind(switch.module))
 
 
+def freezes_every_layer(switch: GradientSwitch) -> bool:
+    """Whether ``switch`` surely freezes a whole list of layers, or what holds it, at once or in a loop through all."""
+    if not switch.freezes or switch.place.guards or switch.is_partial:
+        return False
+    value = switch.module
+    while isinstance(value, Attr | Element):
+        if isinstance(value, Element) and (value.bounds is not None or value.index is not None or is_slice(value)):
+            return False
+        value = value.base if isinstance(value, Attr) else value.of
+    return all(isinstance(loop, ast.For) and _goes_through_all(loop) for loop in switch.place.loops)
+
+
+def _goes_through_all(loop: ast.For) -> bool:
+    """Whether ``loop`` passes everything in an attribute, in a display, or that a method gives, to the end."""
+    match loop.iter:
+        case (
+            ast.Attribute()
+            | ast.Tuple()
+            | ast.List()
+            | ast.Call(func=ast.Attribute(attr="parameters" | "modules" | "children"), args=[])
+        ):
+            return not any(isinstance(part, ast.Break | ast.Continue | ast.Return) for part in ast.walk(loop))
+    return False
+
+
 def _slices_behind(value: Value) -> Iterator[slice | None]:
     """The slices that took ``value`` out of what it is a part of; None for one whose bounds are not known."""
     while isinstance(value, Attr | Element):
