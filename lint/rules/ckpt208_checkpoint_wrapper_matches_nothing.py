@@ -2,10 +2,10 @@
 
 ## What it does
 Flags `apply_activation_checkpointing(model, check_fn=...)` when the check compares a module with a class instead of
-asking `isinstance`, when it asks, by class or by its name, for the layer class of another model of transformers than
-the one it is given, or when the model is made of classes this file shows and none of those asked for, by class, name or
-part of a name, is among them. The model of an Auto class is known by its configuration and by well-known names of
-weights (`mistralai/Mistral-7B-v0.3`).
+asking `isinstance`, or its class with a tuple of classes, when it asks, by class or by its name, for the layer class of
+another model of transformers than the one it is given, or when the model is made of classes this file shows and none of
+those asked for, by class, name or part of a name, is among them. The model of an Auto class is known by its
+configuration and by well-known names of weights (`mistralai/Mistral-7B-v0.3`).
 
 ## Why is this bad?
 Nothing is wrapped and nothing is said: training runs without checkpointing.

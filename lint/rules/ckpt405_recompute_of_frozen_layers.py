@@ -4,8 +4,9 @@
 Flags checkpointing on a transformers model, switched on by a call or by its Trainer, whose whole backbone the file
 freezes (`model.model`, `model.bert`, all but the `classifier`, ...) and only the head trains, or whose embeddings and
 first layers it freezes, under the non-reentrant variant, unless `disable_input_require_grads()` is called. A model that
-is frozen as a whole counts too where a training loop is shown that trains a module behind it. Models with a PEFT
-adapter are not meant, nor files that name `inputs_embeds`: what makes them may train.
+is frozen as a whole counts too where a training loop is shown, or a step that Lightning trains with, that trains a
+module behind it. Models with a PEFT adapter are not meant, nor files that name `inputs_embeds`: what makes them may
+train.
 
 ## Why is this bad?
 transformers makes the embedding output require a gradient when checkpointing is turned on, so the backward pass goes
