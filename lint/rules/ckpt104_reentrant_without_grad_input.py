@@ -465,7 +465,7 @@ from ..model.events import (
     TrainerArgs,
     WrapperCheckpointing,
 )
-from ..model.frozen.freezing import may_be_frozen
+from ..model.frozen.freezing import may_be_frozen, own_parameters
 from ..model.frozen.frozen_inputs import frozen_inputs, owner_of_embeddings
 from ..model.libraries.enabled import reentrant_settings
 from ..model.libraries.makers import library_of_whole
@@ -590,7 +590,8 @@ def _has_weights(run: Run, event: Checkpointing) -> bool:
     weights += [part for part in (_entered(event),) if library_of_whole(part)]
     if not weights or not _trains(run, event):
         return False
-    return not may_be_frozen(run, _entered(event), *region.modules) or _has_own_adapter(run, weights)
+    own = [part for module in region.modules for part in own_parameters(module)]
+    return not may_be_frozen(run, _entered(event), *region.modules, *own) or _has_own_adapter(run, weights)
 
 
 def _has_own_adapter(run: Run, weights: list[Value]) -> bool:

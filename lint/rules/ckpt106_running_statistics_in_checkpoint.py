@@ -2,15 +2,16 @@
 
 ## What it does
 Flags a checkpointed function or module in which this file shows a `BatchNorm*`, `SyncBatchNorm` or tracking
-`InstanceNorm*` layer that updates running statistics, or a model of torchvision or timm, or a part of one, that has
-such a layer; a norm or a `ConvModule` that mmcv builds from a configuration (`norm_cfg=dict(type="BN")`); a model of
-timm whose `set_grad_checkpointing` checkpoints such layers; blocks that the `FSDPStrategy` of Lightning or Fabric
-checkpoints; a densenet of torchvision that is `memory_efficient`, which is a checkpoint of its own; and a model of
-transformers whose checkpointed layers have one, as Wav2Vec2's and SeamlessM4T's conformers do. Layers with
+`InstanceNorm*` layer that updates running statistics; a call of `torch.nn.functional.batch_norm` that updates two
+buffers of its module; a model of torchvision or timm, or a part of one, that has such a layer; a norm or a
+`ConvModule` that mmcv builds from a configuration (`norm_cfg=dict(type="BN")`); a model of timm whose
+`set_grad_checkpointing` checkpoints such layers; blocks that the `FSDPStrategy` of Lightning or Fabric checkpoints; a
+densenet of torchvision that is `memory_efficient`, which is a checkpoint of its own; and a model of transformers
+whose checkpointed layers have one, as Wav2Vec2's and SeamlessM4T's conformers do. Layers with
 `track_running_stats=False`, with `momentum=None` (a plain average, which counts every batch twice and stays right) or
-`momentum=0.0`, that the region builds anew each time, or that may be frozen (`.eval()` on them, on a module around them
-or in a loop over `modules()`, another layer in their place) are fine, and so is a momentum that is computed and a
-checkpoint that runs outside training only.
+`momentum=0.0`, that the region builds anew each time, or that may be frozen (`.eval()` on them, on a module around
+them or in a loop over `modules()`, another layer in their place) are fine, and so is a momentum that is computed and
+a checkpoint that runs outside training only.
 
 ## Why is this bad?
 The layer runs twice a step, in the forward pass and in the recomputation, and updates its statistics both times: the
@@ -516,6 +517,7 @@ from ..model.known_models.timm_models import timm_name
 from ..model.libraries.trainer import is_enabled, overriding_trainer, switched_at
 from ..model.needs import together
 from ..model.regions.derived_norms import derived_norms
+from ..model.regions.functional_norms import functional_norms
 from ..model.report import Remark, Report
 from ..model.state.modes import trained_in_eval
 from ..model.tensors.gradient_free import is_gradient_free
@@ -530,7 +532,7 @@ if TYPE_CHECKING:
 
 CODE, NAME, SEVERITY = "CKPT106", "running-statistics-in-checkpoint", Severity.WARNING
 NEEDS = (
-    *together(("BatchNorm", "InstanceNorm", "torchvision", "timm", "mmcv"), Checkpointing),
+    *together(("BatchNorm", "batch_norm", "InstanceNorm", "torchvision", "timm", "mmcv"), Checkpointing),
     *together(FAMILIES, (HfEnable, ("TrainingArguments", "checkpointing"))),
     ("densenet", "memory_efficient"),
     TimmEnable,
@@ -580,6 +582,10 @@ def _found(run: Run, event: Checkpointing, region: Region) -> Iterator[tuple[str
         if own.call is not None and not run.may_keep_statistics(own):
             remark = Remark(own.call.node, f"the `{own.cls.name}` that runs twice", region.conditions_of(own))
             yield f"`{own.cls.name}`, a BatchNorm, in this region", remark
+    for call, owner in functional_norms(run, region):
+        if not run.may_keep_statistics(owner):
+            remark = Remark(call.node, f"`{owner.cls.name}` computes it", region.conditions_of(call))
+            yield "`batch_norm` in this region", remark
     for part in region.modules:
         built = built_with_batch_norm(part)
         if built is not None and not _may_keep(run, part, built) and not region.makes(built):

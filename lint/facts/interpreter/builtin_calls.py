@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import TYPE_CHECKING
 
@@ -214,6 +215,21 @@ def _bool(walk: Walk, call: Call) -> Value | None:
     return None if known is None else Const(known, call.node)
 
 
+def _any_or_all(walk: Walk, call: Call) -> Value | None:
+    """``any(part in name for part in ())``: of what is wholly known."""
+    match call.args:
+        case [Seq(_, items, False) as held] if not held.optional and not held.may_be_empty:
+            answers = [truth(item) for item in items]
+        case _:
+            return None
+    if not answers and not isinstance(held.node, ast.GeneratorExp | ast.ListComp):
+        return None  # Other code may fill a list.
+    decides = call.name == "builtins.any"
+    if decides in answers:
+        return Const(decides, call.node)
+    return None if None in answers else Const(not decides, call.node)
+
+
 def _islice(walk: Walk, call: Call) -> Value | None:
     """``itertools.islice(layers, 3)`` and ``islice(layers, 1, None, 2)``."""
     none = Const(None)
@@ -380,6 +396,8 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     **dict.fromkeys(CALCULATIONS, _calculated),
     "builtins.str": _str,
     "builtins.bool": _bool,
+    "builtins.any": _any_or_all,
+    "builtins.all": _any_or_all,
     "functools.partial": _partial,
     "builtins.dict.update": _unbound_update,
     "builtins.list": _list,

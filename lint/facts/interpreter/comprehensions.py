@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING, TypeGuard
 
 from ..objects.containers import GAP, is_none, iterate, length_of, text_of
-from ..objects.told_apart import FEW, are_told_apart, keys_of
+from ..objects.told_apart import FEW, are_told_apart, is_empty_tuple, keys_of
 from ..scopes import Scope
 from ..values import ABSENT, Const, Dict, Guard, Result, Seq, Value, join
 from .bindings import assign
@@ -23,6 +23,8 @@ def comprehension(walk: Walk, node: ast.ListComp | ast.SetComp | ast.GeneratorEx
     outside, place = walk.scope, walk.place
     first = walk.evaluate(node.generators[0].iter)
     listed = keys_of(first)
+    if isinstance(node, ast.ListComp | ast.GeneratorExp) and is_empty_tuple(first):
+        return Seq("list", [], False, node, place)
     if isinstance(node, ast.ListComp | ast.GeneratorExp) and are_told_apart(listed) and _is_plain(node):
         return _in_turn(walk, node, listed)
     if isinstance(node, ast.ListComp | ast.GeneratorExp) and (kept := _kept(walk, node, first)) is not None:

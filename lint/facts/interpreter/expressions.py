@@ -22,6 +22,7 @@ from ..objects.dataclass_fields import attributes_as_dict
 from ..objects.dicts import merge_into
 from ..objects.enums import equals_text, is_one_member, key_text
 from ..objects.numbers import ARITHMETIC, combined
+from ..objects.told_apart import is_empty_tuple
 from ..values import (
     Choice,
     Computed,
@@ -248,6 +249,8 @@ def _compare(walk: Walk, node: ast.Compare) -> Value:
         answer = may_be_none(values[0])
         return Test((*values,), node) if answer is None else Const(answer is isinstance(node.ops[0], ast.Is), node)
     match values, node.ops[0]:
+        case [_, right], ast.In() | ast.NotIn() as op if is_empty_tuple(right):
+            return Const(isinstance(op, ast.NotIn), node)
         case [Const(left), Const(right)], ast.Eq() | ast.Is():
             return Const(left == right, node)
         case [Const(left), Const(right)], ast.NotEq() | ast.IsNot():

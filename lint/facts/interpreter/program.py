@@ -73,7 +73,7 @@ def _walk_uncalled(program: Program) -> None:
 
     A class that the file builds somewhere has the arguments that are given there: what builds it comes before.
     """
-    built = {cls.name for cls in program.classes if _is_named_in_call(program, cls)}
+    built = {cls.name for cls in program.classes if _is_named_in_call(program, cls) or _may_be_picked(program, cls)}
     _walk_constructors(program, leaving_out=built)
     waiting = {cls.name for cls in program.classes if cls.name in built and _waiting_constructor(program, cls)}
     for function in list(program.functions.values()) if waiting else ():
@@ -127,6 +127,11 @@ def _is_named_in_call(program: Program, cls: Class) -> bool:
     return _called_names(program.text).all[cls.name] > defined
 
 
+def _may_be_picked(program: Program, cls: Class) -> bool:
+    """Whether ``cls`` may be built by another name: `BLOCKS[kind](8)` where a decorator or a dict holds it."""
+    return bool(cls.node.decorator_list) or cls.name in _names_read(program.tree)
+
+
 def _is_ready(program: Program, function: Function) -> bool:
     """Whether ``function`` is entered from outside, and the constructor of its own class was walked."""
     if not _is_entered_from_outside(program, function) or origin(function.node) is not None:
@@ -135,11 +140,9 @@ def _is_ready(program: Program, function: Function) -> bool:
 
 
 def _builds(function: Function, classes: Container[str]) -> bool:
-    """Whether ``function`` calls one of ``classes`` by its name."""
-    return any(
-        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in classes
-        for node in all_nodes(function.node)
-    )
+    """Whether ``function`` calls one of ``classes`` by its name, or what it takes out of a registry."""
+    called = (node.func for node in all_nodes(function.node) if isinstance(node, ast.Call))
+    return any(isinstance(it, ast.Subscript) or (isinstance(it, ast.Name) and it.id in classes) for it in called)
 
 
 def _walk_closures(program: Program) -> None:

@@ -29,6 +29,8 @@ def _switches(statement: ast.stmt, names: frozenset[str]) -> bool:
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Attribute() as method)) if _is_part(method, names):
             return True  # `part.eval()`, `part.weight.requires_grad_(False)`
+        case ast.Expr(value=ast.Call(func=ast.Name("setattr"), args=[ast.Name(), ast.Name(id=name), _])):
+            return name in names  # `setattr(model, name, wrap(child))`
         case ast.Expr(value=ast.Call(func=func, args=[part, *rest])):
             # `freeze(part)`, `self.freeze(part)`, `nn.init.zeros_(part.bias)`
             return _keeps_nothing(func) and _is_part(part, names) and all(_is_flag(it, names) for it in rest)

@@ -19,6 +19,11 @@ def are_told_apart(passed: Value) -> TypeGuard[Seq]:
     return all(_makes_its_own(item) for item in passed.items)
 
 
+def is_empty_tuple(value: Value) -> bool:
+    """Whether ``value`` is `()`, which nothing can fill."""
+    return isinstance(value, Seq) and value.kind == "tuple" and not (value.items or value.open)
+
+
 def _makes_its_own(item: Value) -> bool:
     """An object, a name, or settings: a dict, a tuple that begins with a name as `("prefix", 20)` does."""
     match item:

@@ -28,12 +28,19 @@ def _truth(value: Value) -> bool | None:
             return None if value.may_be_empty else bool(items)
         case Function() | Class() | Partial() | Method():
             return True
-        case Ref(name) if name.startswith("builtins."):
+        case Ref(name) if _is_surely_called(name):
             return True
         case Result(call) if _is_module(call.name):
             return True
     # What is imported may be a flag: `torch.version.hip`, `from config import DEBUG`.
     return None
+
+
+def _is_surely_called(name: str) -> bool:
+    """Whether what is imported by this name is a function or a class in every version: `nn.BatchNorm2d`, `F.relu`."""
+    holder, _, last = name.rpartition(".")
+    is_class = last[:1].isupper() and (holder == "torch.nn" or holder.startswith("torch.nn.modules"))
+    return is_class or holder in ("builtins", "torch.nn.functional")
 
 
 def _is_module(name: str) -> bool:
@@ -63,6 +70,8 @@ def _is_none(value: Value) -> bool | None:
             return False
         case Result(call) if call.name.rpartition(".")[2][:1].isupper():
             return False  # A class was called.
+        case Ref(name) if _is_surely_called(name):
+            return False
     return None
 
 
@@ -77,6 +86,8 @@ def _equals(value: Value, constants: tuple[object, ...]) -> bool | None:
         case Const(found):
             return any(type(found) is type(constant) and found == constant for constant in constants)
         case Absent() | Dict() | Seq() | Function() | Class() | Partial() | Method():
+            return False
+        case Ref(name) if _is_surely_called(name):
             return False
     return None
 

@@ -36,7 +36,7 @@ from ..texts.passing_names import is_named_in, name_passes_all, prefix_asked
 from ..types import same_object
 from .frozen_models import is_built_frozen, is_frozen_with_model, parts_built
 from .module_loops import loop_over_modules
-from .named_switches import EMBEDDING, WEIGHT_ONLY, comes_to
+from .named_switches import EMBEDDING, PARAMETER, WEIGHT_ONLY, comes_to, is_parameter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from ..history import History
     from ..texts.given_texts import Meant
 
-PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 _PARAMETERS = ("weight", "bias")
 #: Modules that have a bias besides their weight unless they are told otherwise.
 _WITH_BIAS = frozenset(f"torch.nn.{kind}" for kind in ("Linear", "Conv1d", "Conv2d", "Conv3d", "LayerNorm"))
@@ -263,6 +262,13 @@ def may_be_frozen(run: History, *modules: Value) -> bool:
     switches = (it for it in switches if not any(comes_to(run, it, module) is False for module in modules))
     switched = (_owner(it) for it in switches)
     return any(_may_hold(frozen, modules) for frozen in (*switched, *_frozen_by_name(run)))
+
+
+def own_parameters(module: Value) -> Iterator[Value]:
+    """The parameters that an object of the program has by itself: `self.scale = nn.Parameter(torch.ones(8))`."""
+    for owner in (module.cls, *ancestors(module.cls)) if isinstance(module, Instance) else ():
+        for held in owner.fields.values():
+            yield from (it for it in options(held) if is_parameter(it))
 
 
 def _is_taken_back(run: History, switch: GradientSwitch, modules: tuple[Value, ...]) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..history import History
     from .module_loops import ModuleLoop
 
+PARAMETER = ("torch.nn.Parameter", "torch.nn.parameter.Parameter")
 EMBEDDING = "torch.nn.Embedding"
 #: Modules that have a weight only.
 WEIGHT_ONLY = frozenset((EMBEDDING, f"{EMBEDDING}.from_pretrained", "torch.nn.EmbeddingBag"))
@@ -51,8 +52,14 @@ def comes_to(run: History, switch: GradientSwitch, module: Value) -> bool | None
         # Which of several layers a test asks for is not told apart.
         paths = [_NUMBERED.sub(number, path) for path in paths for number in _NUMBERS]
     meant = meant_at(run.program, switch.place)
-    answers = {name_passes_all(guards, loop, f"{path}.{name}", meant) for path in paths for name in _PARAMETERS}
+    names = paths if is_parameter(module) else [f"{path}.{name}" for path in paths for name in _PARAMETERS]
+    answers = {name_passes_all(guards, loop, name, meant) for name in names}
     return answers.pop() if len(answers) == 1 else None
+
+
+def is_parameter(value: Value) -> bool:
+    """Whether it is no module, but a parameter that one has by itself."""
+    return isinstance(value, Result) and canonical(value.call.name) in PARAMETER
 
 
 def _comes_to_among(run: History, switch: GradientSwitch, found: ModuleLoop, module: Value) -> bool | None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ...facts.values import Call, Class
+    from ..history import History
     from ..run import Run
 
 #: Methods that make a list longer or shorter.
@@ -24,10 +25,10 @@ SAVING = ("state_dict", "save_pretrained", "save_model", "save_state", "save_che
 def state_of(run: Run, owner: Class) -> dict[str, str]:
     """The state of the objects of ``owner``: `buffer` or `counter` by its name."""
     held = dict.fromkeys(_containers(owner), "attribute") | dict.fromkeys(_counters(owner), "counter")
-    return held | dict.fromkeys(_buffers(run, owner), "buffer")
+    return held | dict.fromkeys(registered_buffers(run, owner), "buffer")
 
 
-def _buffers(run: Run, owner: Class) -> dict[str, Call]:
+def registered_buffers(run: History, owner: Class) -> dict[str, Call]:
     """The names that the class, or one of the file that it derives from, registers as buffers, and where."""
     classes = (owner, *ancestors(owner))
     found = {}
@@ -40,7 +41,7 @@ def _buffers(run: Run, owner: Class) -> dict[str, Call]:
 
 def saved_state(run: Run, owner: Class) -> frozenset[str]:
     """The names of the buffers that `state_dict()` gives."""
-    calls = _buffers(run, owner).items()
+    calls = registered_buffers(run, owner).items()
     return frozenset(name for name, call in calls if isinstance(call.argument(2, "persistent"), Absent))
 
 

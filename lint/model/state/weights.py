@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from ...facts.objects.containers import container_kind, given_to, held_by
 from ...facts.objects.own_fields import fields_of
 from ...facts.values import Instance, Result, Seq, Value, one, options
-from ..frozen.freezing import PARAMETER
+from ..frozen.named_switches import PARAMETER
 from ..names import canonical
 from ..types import unwrapped
 

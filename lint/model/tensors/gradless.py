@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ...facts.nodes import all_nodes
+from ...facts.objects.attributes import get_attribute
 from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import container_kind, held_by
 from ...facts.values import (
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from ...facts.values import Call, Function
+    from ...facts.walk import Write
     from ..history import History
 
 _FACTORIES = frozenset(
@@ -123,6 +125,8 @@ _ENCODES = re.compile(
 _ASKS = ("enable_input_require_grads", "register_forward_hook", "register_forward_pre_hook")
 #: Methods of a distribution that an encoder gives.
 _DRAWS = frozenset(("sample", "mode"))
+#: What gives all that an object holds, whatever it is called.
+_ALL_FIELDS = frozenset(("vars", "__dict__", "fields"))
 #: More steps from value to value than this are not followed.
 _DEPTH = 10
 #: Neither are more modules that call one another.
@@ -216,10 +220,26 @@ def _is_data(run: History, value: Value) -> bool:
 def _is_part_of_given(run: History, param: Param, name: str, assumed: tuple[Value, ...]) -> bool:
     """Whether every call of a module in the file gives its `forward` an object with such a tensor under ``name``."""
     given = calls_of_forward(run, param)
-    if len(assumed) > _DEPTH // 2 or any(write.field == name for write in run.writes):
+    if len(assumed) > _DEPTH // 2 or any(write.field == name and not _is_in_constructor(write) for write in run.writes):
         return False
-    parts = (Attr(option, name, None) for _, value in given for option in options(value))
+    held = [option for _, value in given for option in options(value)]
+    if any(isinstance(option, Instance) for option in held) and not _ALL_FIELDS.isdisjoint(
+        attributes_in(run.program).read
+    ):
+        return False
+    parts = [_part_named(option, name) for option in held]
     return is_trained_with(run, param.function, given) and all(is_gradless(run, part, assumed) for part in parts)
+
+
+def _part_named(held: Value, name: str) -> Value:
+    """What ``held`` has under ``name``: an object of the program, what its constructor was given."""
+    return get_attribute(held, name, None) if isinstance(held, Instance) else Attr(held, name, None)
+
+
+def _is_in_constructor(write: Write) -> bool:
+    """Whether ``write`` is how an object comes to hold what it has from the beginning."""
+    function = write.place.function
+    return function is not None and function.name == "__init__" and isinstance(write.obj, Instance)
 
 
 def _has_no_graph(value: Value) -> bool:

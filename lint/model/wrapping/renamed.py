@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.objects.classes import ancestors
 from ...facts.objects.containers import GAP, container_kind, held_by
 from ...facts.values import Class, Instance, Ref, Result, options
-from ..frozen.freezing import PARAMETER
+from ..frozen.named_switches import PARAMETER
 from ..known_models.backbone_parameters import HEAD_PARAMETERS
 from ..known_models.backbones import BACKBONES, HOLDER_OF
 from ..known_models.model_families import family_of

@@ -1,0 +1,279 @@
+"""Mistakes as projects organize them: blocks from registries, helpers with options, data in objects; and right twins."""
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+#: By a name: the rule, a script that it finds, and texts in it whose replacement makes it right.
+SCRIPTS = {
+    "norm options of a registered block": (
+        "CKPT106",
+        """
+import torch.nn as nn
+import torch.utils.checkpoint as cp
+
+BLOCKS = {}
+
+def register(name):
+    def wrap(cls):
+        BLOCKS[name] = cls
+        return cls
+    return wrap
+
+@register("basic")
+class Basic(nn.Module):
+    def __init__(self, cin, cout, **kwargs):
+        super().__init__()
+        self.body = nn.ModuleList([nn.Conv2d(cin, cout, 1), nn.BatchNorm2d(cout, **kwargs), nn.SiLU()])
+
+    def forward(self, x):
+        for layer in self.body:
+            x = layer(x)
+        return x
+
+@register("plain")
+class Plain(nn.Module):
+    def __init__(self, cin, cout, **kwargs):
+        super().__init__()
+        self.conv = nn.Conv2d(cin, cout, 3, padding=1)
+
+    def forward(self, x):
+        return self.conv(x)
+
+class Backbone(nn.Module):
+    def __init__(self):
+        super().__init__()
+        options = dict(eps=1e-3, momentum=0.03)
+        self.layers = nn.ModuleList(BLOCKS[kind](8, 8, **options) for kind in ("plain", "basic"))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = cp.checkpoint(layer, x, use_reentrant=False)
+        return x
+""",
+        (("momentum=0.03", "momentum=None"), ("nn.BatchNorm2d(cout, **kwargs)", "nn.GroupNorm(1, cout)")),
+    ),
+    "an optional norm with a default": (
+        "CKPT106",
+        """
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+def conv_norm_act(cin, cout, norm=nn.BatchNorm1d):
+    parts = [nn.Conv1d(cin, cout, 3)]
+    if norm is not None:
+        parts.append(norm(cout))
+    return nn.Sequential(*parts, nn.GELU())
+
+class Wave(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = conv_norm_act(16, 16)
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+""",
+        (("norm=nn.BatchNorm1d", "norm=None"), ("norm=nn.BatchNorm1d", "norm=nn.InstanceNorm1d")),
+    ),
+    "batch_norm with buffers of its own": (
+        "CKPT106",
+        """
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Whiten(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        for name, value in (("mean", torch.zeros(width)), ("var", torch.ones(width))):
+            self.register_buffer(f"running_{name}", value)
+
+    def forward(self, x):
+        kwargs = dict(training=self.training, momentum=0.1)
+        return F.batch_norm(x, self.running_mean, self.running_var, **kwargs)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), Whiten(8), nn.ReLU())
+
+    def forward(self, x):
+        return checkpoint(self.block, x, use_reentrant=False)
+""",
+        (
+            ("training=self.training", "training=False"),
+            ("momentum=0.1", "momentum=0.0"),
+            ("self.running_mean, self.running_var", "None, None"),
+            ("nn.ReLU())\n", "nn.ReLU())\n        self.block[1].eval()\n"),
+        ),
+    ),
+    "a child wrapped by its name": (
+        "CKPT106",
+        """
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+class Twins(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(784, 8), nn.GELU(), nn.Linear(8, 8))
+        self.projector = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU())
+
+    def forward(self, a, b):
+        return [self.projector(self.encoder(x)) for x in (a, b)]
+
+def build():
+    model = Twins()
+    for name, child in model.named_children():
+        if name == "projector":
+            setattr(model, name, checkpoint_wrapper(child))
+    return model
+""",
+        (('name == "projector"', 'name == "encoder"'), ('name == "projector"', 'name != "projector"')),
+    ),
+    "freezing with exceptions that nobody gives": (
+        "CKPT104",
+        """
+import torch
+import torch.nn as nn
+from torch.utils.checkpoint import checkpoint
+
+def freeze(module, *, eval_mode=False, except_for=()):
+    for name, parameter in module.named_parameters():
+        if not any(part in name for part in except_for):
+            parameter.requires_grad = False
+    if eval_mode:
+        module.eval()
+    return module
+
+class Vit(nn.Module):
+    def __init__(self, dim=64):
+        super().__init__()
+        self.patches = nn.Conv2d(3, dim, 16, 16)
+        self.blocks = nn.ModuleList([nn.Sequential(nn.Linear(dim, dim), nn.GELU()) for _ in range(4)])
+        self.head = nn.Linear(dim, 10)
+
+    def forward(self, images):
+        x = self.patches(images).flatten(2).transpose(1, 2)
+        for block in self.blocks:
+            x = checkpoint(block, x, use_reentrant=True)
+        return self.head(x.mean(1))
+
+def main(loader):
+    model = Vit()
+    freeze(model.patches, eval_mode=True)
+    for images, labels in loader:
+        nn.functional.cross_entropy(model(images), labels).backward()
+""",
+        (
+            ("eval_mode=True", 'except_for=("bias",)'),
+            ("except_for=()", 'except_for=("bias",)'),
+            ("except_for=()", "except_for"),
+            ("model.patches, eval_mode=True", "model.head"),
+        ),
+    ),
+    "data in an object": (
+        "CKPT104",
+        """
+from dataclasses import dataclass
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+@dataclass
+class Graph:
+    nodes: Tensor
+    target: Tensor
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 32))
+        self.out = nn.Linear(32, 1)
+
+    def forward(self, graph):
+        return self.out(checkpoint(self.first, graph.nodes, use_reentrant=True))
+
+def train(count=100):
+    model = Model()
+    for _ in range(count):
+        graph = Graph(torch.randn(10, 16), torch.randn(10, 1))
+        loss = (model(graph) - graph.target).abs().mean()
+        loss.backward()
+""",
+        (
+            ("        loss =", "        graph.nodes.requires_grad_()\n        loss ="),
+            ("        loss =", "        graph.nodes = model.out(graph.nodes)\n        loss ="),
+            (
+                "        loss =",
+                "        for held in vars(graph).values():\n            held.requires_grad_()\n        loss =",
+            ),
+            ("torch.randn(10, 16)", "torch.randn(10, 16).requires_grad_()"),
+            ("use_reentrant=True", "use_reentrant=False"),
+        ),
+    ),
+    "low-rank parameters that a loop leaves": (
+        "CKPT104",
+        """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class LowRank(nn.Module):
+    def __init__(self, linear, rank=4):
+        super().__init__()
+        self.linear = linear
+        self.lora_a = nn.Parameter(torch.randn(rank, linear.in_features) * 0.01)
+        self.lora_b = nn.Parameter(torch.zeros(linear.out_features, rank))
+
+    def forward(self, x):
+        return self.linear(x) + x @ self.lora_a.T @ self.lora_b.T
+
+class Decoder(nn.Module):
+    def __init__(self, vocab=500, dim=32):
+        super().__init__()
+        self.tokens = nn.Embedding(vocab, dim)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(dim), LowRank(nn.Linear(dim, dim))) for _ in range(4))
+        self.lm_head = nn.Linear(dim, vocab)
+
+    def forward(self, ids):
+        h = self.tokens(ids)
+        for block in self.blocks:
+            h = checkpoint(block, h, use_reentrant=True)
+        return self.lm_head(h)
+
+def main(loader):
+    model = Decoder()
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad = "lora_" in name or name.startswith("lm_head")
+    for ids in loader:
+        logits = model(ids[:, :-1])
+        nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+""",
+        (
+            ('"lora_" in name', '"tokens" in name'),
+            ('"lora_" in name or', ""),
+            ('or name.startswith("lm_head")', 'or name.startswith("tokens")'),
+            ("h = self.tokens(ids)", "h = self.tokens(ids).requires_grad_()"),
+        ),
+    ),
+}
+
+
+def codes(script):
+    return [finding.code for finding in check_source(script)]
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_found(name):
+    code, script, _ = SCRIPTS[name]
+    assert code in codes(script)
+
+
+@pytest.mark.parametrize(
+    ("name", "was", "becomes"), [(name, *change) for name, (_, _, changes) in SCRIPTS.items() for change in changes]
+)
+def test_right_twins_are_silent(name, was, becomes):
+    code, script, _ = SCRIPTS[name]
+    assert was in script
+    assert code not in codes(script.replace(was, becomes))
