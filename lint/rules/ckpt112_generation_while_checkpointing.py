@@ -2,12 +2,13 @@
 
 ## What it does
 Flags `model.generate(...)` when the program has put the model in train mode with checkpointing on and not taken it
-back: after `model.train()`, also in another iteration of a loop or in the constructor of the object that generates, on
-a model built from a configuration, after `trainer.train()` without an evaluation, and in `on_step_end` or `on_log` of a
-callback of such a Trainer, or what they call, also in `on_epoch_end` and `on_save` where the Trainer never evaluates.
-`model.eval()`, `use_cache=False` in the call or in `model.generation_config`, `gradient_checkpointing_disable()` and
-trl's `unwrap_model_for_generation` are fine, and so is everything the Trainer generates itself.
-`model.config.use_cache = False` changes nothing: `generate` does not read it.
+back: after `model.train()`, also in another iteration of a loop or in the constructor of the object that generates,
+on a model built from a configuration, after `trainer.train()` without an evaluation, in `compute_loss` of an own
+Trainer, and in `on_step_end` or `on_log` of a callback of such a Trainer, or what they call, also in `on_epoch_end`
+and `on_save` where the Trainer never evaluates. `model.eval()`, `use_cache=False` in the call or in
+`model.generation_config`, `gradient_checkpointing_disable()` and trl's `unwrap_model_for_generation` are fine, and so
+is everything the Trainer generates itself. `model.config.use_cache = False` changes nothing: `generate` does not read
+it.
 
 ## Why is this bad?
 Every checkpointed layer throws the key/value cache away, but `generate` feeds it only the newest token: from the second
@@ -353,13 +354,16 @@ huggingface/transformers#36051, huggingface/trl#3683.
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeGuard
 
-from ..facts.objects.classes import is_run_as_written
+from ..facts.nodes import source_text
+from ..facts.objects.classes import ancestors, is_run_as_written
 from ..facts.values import (
     Attr,
     Choice,
+    Class,
     Instance,
     Param,
     Result,
@@ -402,7 +406,7 @@ if TYPE_CHECKING:
     import ast
     from collections.abc import Iterator
 
-    from ..facts.values import Call, Class, Function
+    from ..facts.values import Call, Function
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT112", "generation-while-checkpointing", Severity.WARNING
@@ -418,6 +422,10 @@ _EVALUATING = ("eval_strategy", "evaluation_strategy", "do_eval", "load_best_mod
 #: Events of a Trainer at which its model is in train mode, and those that an evaluation may come right before.
 _IN_TRAINING = ("on_step_end", "on_substep_end", "on_log")
 _AFTER_STEPS = ("on_epoch_end", "on_save")
+#: Methods of a Trainer that run in train mode, in training.
+_STEPS = ("compute_loss", "training_step")
+#: What conditions ask for that may hold in evaluations alone.
+_OF_EVALUATION = re.compile(r"return_outputs|\.training\b|eval")
 _KNOWN = ("torch.", "transformers.", "peft.", "accelerate.", "builtins.", "tqdm.", "datasets.")
 
 
@@ -431,7 +439,8 @@ def check(run: Run) -> Iterator[Report]:
         entered = (option for context in call.place.contexts for option in options(context))
         if any(isinstance(option, Instance) for option in entered) or _is_decorated(run, call):
             continue  # What own context managers and decorators do around it is not followed.
-        cause = _after_enable(run, known, call) or _after_trainer(run, known, call) or _in_callback(run, call)
+        cause = _after_enable(run, known, call) or _after_trainer(run, known, call)
+        cause = cause or _in_callback(run, call) or _in_own_step(run, call)
         if cause is not None and uses_cache(run, call):
             yield Report(
                 call.node,
@@ -587,10 +596,7 @@ def _in_callback(run: Run, generate: Call) -> ast.AST | None:
         return None
     if not _is_given_model(function, model) or asks_for_metrics(function):
         return None
-    switched = any(same(switch.receiver, model) for switch in run.of(ModeSwitch))
-    if switched or "transformers.TrainerCallback" not in bases(function.owner):
-        return None
-    if any(run.method_calls("gradient_checkpointing_disable")) or _is_handed_over(run, model, None, generate):
+    if "transformers.TrainerCallback" not in bases(function.owner) or not _stays_as_given(run, generate, model):
         return None
     for trainer in run.of(TrainerBuild):
         found = [(args_of(option), option) for option in options(trainer.args)]
@@ -601,6 +607,35 @@ def _in_callback(run: Run, generate: Call) -> ast.AST | None:
             for args, value in found
         )
         if on and _has_callback(run, trainer, function.owner):
+            return trainer.node
+    return None
+
+
+def _stays_as_given(run: Run, generate: Call, model: Value) -> bool:
+    """Whether nothing on the way to ``generate`` may switch the mode, or the checkpointing, of what a Trainer gives."""
+    switched = any(same(switch.receiver, model) for switch in run.of(ModeSwitch))
+    if switched or any(run.method_calls("gradient_checkpointing_disable")):
+        return False
+    return not _is_handed_over(run, model, None, generate)
+
+
+def _in_own_step(run: Run, generate: Call) -> ast.AST | None:
+    """The own Trainer in whose `compute_loss`, or what that calls, ``generate`` gets the model in training."""
+    callers = run.callers_of(generate.place)
+    if callers is None:
+        return None
+    step, model = (callers[0] if callers else generate).place.function, unwrapped(generate.receiver)
+    if step is None or step.owner is None or step.name not in _STEPS or not _is_given_model(step, model):
+        return None
+    if any(_OF_EVALUATION.search(source_text(guard.test)) for guard in generate.place.guards) or not _stays_as_given(
+        run, generate, model
+    ):
+        return None
+    for trainer in run.of(TrainerBuild):
+        cls = trainer.call.func
+        found = [(args_of(option), option) for option in options(trainer.args)]
+        on = all(args is not None and is_enabled(run, args, value) is True for args, value in found)
+        if on and isinstance(cls, Class) and step.owner in (cls, *ancestors(cls)):
             return trainer.node
     return None
 

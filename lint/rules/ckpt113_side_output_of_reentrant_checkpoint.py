@@ -439,7 +439,7 @@ def check(run: Run) -> Iterator[Report]:
     if not run.is_compiled:
         yield from _router_logits(run)
     for event in (*run.replayed(TorchCheckpoint), *run.replayed(DeepSpeedCheckpoint)):
-        side = next(side_outputs(run, run.region(event)), None) if run.runs_reentrant(event) else None
+        side = next(side_outputs(run, event), None) if run.runs_reentrant(event) else None
         if side is not None:
             of_torch = isinstance(event, TorchCheckpoint)
             keyword = (SetKeyword(event.node, "use_reentrant", "False"),)

@@ -257,6 +257,292 @@ def main(loader):
             ("h = self.tokens(ids)", "h = self.tokens(ids).requires_grad_()"),
         ),
     ),
+    "a list that the checkpoint hands in": (
+        "CKPT113",
+        """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class GatedLayer(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.value, self.gate = nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x, aux):
+        gate = self.gate(x).sigmoid()
+        aux.append(gate.mean())
+        return self.value(x) * gate
+
+class Network(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.first = nn.Linear(8, dim)
+        self.layers = nn.ModuleList([GatedLayer(dim) for _ in range(3)])
+
+    def forward(self, x):
+        aux = []
+        x = self.first(x)
+        for layer in self.layers:
+            x = checkpoint(layer, x, aux, use_reentrant=True)
+        return x, aux
+
+def train(loader):
+    net = Network()
+    for x, y in loader:
+        out, penalties = net(x)
+        loss = (out - y).square().mean() + 0.1 * sum(penalties)
+        loss.backward()
+""",
+        (
+            ("gate.mean()", "gate.mean().detach()"),
+            ("gate.mean()", "gate.mean().item()"),
+            ("+ 0.1 * sum(penalties)\n", "\n        print(sum(penalties))\n"),
+            ("use_reentrant=True", "use_reentrant=False"),
+            ("0.1 * sum(penalties)", "0.1 * len(penalties)"),
+        ),
+    ),
+    "an object that the checkpoint hands in": (
+        "CKPT113",
+        """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Context:
+    def __init__(self):
+        self.penalty = 0.0
+
+class GatedLayer(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.value, self.gate = nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x, context):
+        gate = self.gate(x).sigmoid()
+        context.penalty += gate.mean()
+        return self.value(x) * gate
+
+class Network(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.first = nn.Linear(8, dim)
+        self.layers = nn.ModuleList([GatedLayer(dim) for _ in range(3)])
+        self.last = nn.Linear(dim, 1)
+
+    def forward(self, x):
+        context = Context()
+        x = self.first(x)
+        for layer in self.layers:
+            x = checkpoint(layer, x, context, use_reentrant=True)
+        return self.last(x), context.penalty
+
+def train(loader):
+    net = Network()
+    for x, y in loader:
+        out, penalty = net(x)
+        loss = (out - y).square().mean() + 0.1 * penalty
+        loss.backward()
+""",
+        (
+            ("+= gate.mean()", "+= gate.mean().item()"),
+            ("+ 0.1 * penalty\n", "\n        print(penalty)\n"),
+            ("use_reentrant=True", "use_reentrant=False"),
+        ),
+    ),
+    "a dict that the checkpoint hands in": (
+        "CKPT113",
+        """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Router(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.value, self.gate = nn.Linear(dim, dim), nn.Linear(dim, 4)
+
+    def forward(self, x, aux):
+        aux["balance"] = aux["balance"] + self.gate(x).softmax(-1).mean(0).square().sum()
+        return self.value(x)
+
+class Network(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.first = nn.Linear(8, dim)
+        self.layers = nn.ModuleList([Router(dim) for _ in range(3)])
+
+    def forward(self, x, y):
+        aux = {"balance": 0.0}
+        x = self.first(x)
+        for layer in self.layers:
+            x = checkpoint(layer, x, aux, use_reentrant=True)
+        return (x - y).square().mean() + 0.01 * aux["balance"]
+""",
+        (
+            ('+ 0.01 * aux["balance"]', ""),
+            ("use_reentrant=True", "use_reentrant=False"),
+            ("checkpoint(layer, x, aux, use_reentrant=True)", "layer(x, aux)"),
+        ),
+    ),
+    "a method that gathers what the parts hold": (
+        "CKPT113",
+        """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Stage(nn.Module):
+    def __init__(self, cin, cout):
+        super().__init__()
+        self.conv = nn.Sequential(nn.Conv2d(cin, cout, 3, padding=1), nn.ReLU())
+        self.side = nn.Conv2d(cout, 10, 1)
+        self.side_logits = None
+
+    def forward(self, x):
+        x = self.conv(x)
+        self.side_logits = self.side(x)
+        return x
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, 3, padding=1)
+        self.stages = nn.ModuleDict({"low": Stage(8, 16), "mid": Stage(16, 32)})
+        self.head = nn.Conv2d(32, 10, 1)
+
+    def forward(self, x):
+        x = self.stem(x)
+        for stage in self.stages.values():
+            x = checkpoint(stage, x, use_reentrant=True)
+        return self.head(x)
+
+    def side_outputs(self):
+        return {name: stage.side_logits for name, stage in self.stages.items()}
+
+def criterion(model, images, target):
+    loss = nn.functional.cross_entropy(model(images), target)
+    for logits in model.side_outputs().values():
+        loss = loss + 0.4 * nn.functional.cross_entropy(logits, target)
+    return loss
+
+def train(loader):
+    model = Net()
+    for images, target in loader:
+        criterion(model, images, target).backward()
+""",
+        (
+            ("use_reentrant=True", "use_reentrant=False"),
+            ("self.side(x)", "self.side(x).detach()"),
+            ("        loss = loss + 0.4 * nn.functional.cross_entropy(logits, target)", "        print(logits.shape)"),
+        ),
+    ),
+    "every block of a base class runs in a checkpoint": (
+        "CKPT113",
+        """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Checkpointed(nn.Module):
+    def __call__(self, x):
+        return checkpoint(super().__call__, x, use_reentrant=True)
+
+class Plain(Checkpointed):
+    def __init__(self, dim=16):
+        super().__init__()
+        self.up, self.down = nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def forward(self, x):
+        return self.down(self.up(x))
+
+class Quantizer(Checkpointed):
+    def __init__(self, dim=16):
+        super().__init__()
+        self.proj = nn.Linear(dim, dim)
+
+    def forward(self, x):
+        x = self.proj(x)
+        self.penalty = x.square().mean()
+        return x
+
+class AutoEncoder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.plain, self.quantizer = nn.Linear(64, 16), Plain(), Quantizer()
+
+    def forward(self, x):
+        return self.quantizer(self.plain(self.encoder(x))).square().mean() + self.quantizer.penalty
+""",
+        (
+            ("use_reentrant=True", "use_reentrant=False"),
+            ("x.square().mean()\n", "x.detach().square().mean()\n"),
+            ("class Quantizer(Checkpointed)", "class Quantizer(nn.Module)"),
+        ),
+    ),
+    "generation in the loss of a Trainer": (
+        "CKPT112",
+        """
+import torch
+from transformers import AutoModelForSeq2SeqLM, Seq2SeqTrainer, Seq2SeqTrainingArguments
+
+class RewardTrainer(Seq2SeqTrainer):
+    def __init__(self, *args, scorer=None, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.scorer = scorer
+
+    def compute_loss(self, model, inputs, return_outputs=False, **kwargs):
+        with torch.no_grad():
+            texts = model.generate(inputs["input_ids"], max_new_tokens=32)
+        outputs = model(**inputs)
+        loss = outputs.loss * self.scorer(texts)
+        return (loss, outputs) if return_outputs else loss
+
+def main(data, scorer):
+    model = AutoModelForSeq2SeqLM.from_pretrained("facebook/bart-base")
+    args = Seq2SeqTrainingArguments("out", gradient_checkpointing=True)
+    RewardTrainer(model, args, train_dataset=data, scorer=scorer).train()
+""",
+        (
+            ("with torch.no_grad():", "if return_outputs:"),
+            ("with torch.no_grad():", "if not model.training:"),
+            ("        with torch", "        model.eval()\n        with torch"),
+            ("max_new_tokens=32", "max_new_tokens=32, use_cache=False"),
+            ("gradient_checkpointing=True", "gradient_checkpointing=False"),
+            ("compute_loss", "prediction_step"),
+        ),
+    ),
+    "generation in a step of Lightning": (
+        "CKPT112",
+        """
+import pytorch_lightning as pl
+from transformers import T5ForConditionalGeneration
+
+class SelfCritical(pl.LightningModule):
+    def __init__(self, name="t5-small", checkpointing=True):
+        super().__init__()
+        self.model = T5ForConditionalGeneration.from_pretrained(name)
+        if checkpointing:
+            self.model.gradient_checkpointing_enable()
+        self.model.train()
+
+    def training_step(self, batch, index):
+        baseline = self.model.generate(batch["input_ids"], max_new_tokens=20)
+        out = self.model(input_ids=batch["input_ids"], labels=batch["labels"])
+        return out.loss * baseline.shape[1]
+
+def main(loader, quick):
+    module = SelfCritical(checkpointing=True)
+    pl.Trainer(max_steps=100).fit(module, loader)
+""",
+        (
+            ("checkpointing=True)\n", "checkpointing=False)\n"),
+            ("checkpointing=True)\n", "checkpointing=quick)\n"),
+            ("checkpointing=True)\n", "checkpointing=True)\n    module.model.eval()\n"),
+            ("        self.model.train()\n", ""),
+            ("def training_step", "def validation_step"),
+        ),
+    ),
 }
 
 

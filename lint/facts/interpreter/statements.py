@@ -10,7 +10,7 @@ from ..objects.attributes import get_attribute, get_item, set_item
 from ..objects.children import add_modules
 from ..objects.containers import each, elements, is_module_list, together
 from ..plain_syntax import annotation_of
-from ..values import UNKNOWN, Choice, Const, Dict, Ref, Result, Seq, Unknown, Value
+from ..values import UNKNOWN, Choice, Computed, Const, Dict, Ref, Result, Seq, Unknown, Value
 from ..walk import Named, Returned, Walk
 from .bindings import assign, store, write
 from .changed_elsewhere import leave_open
@@ -79,7 +79,11 @@ def _augmented(walk: Walk, node: ast.AugAssign) -> None:
         case ast.Attribute(value=base, attr=name):
             owner = walk.evaluate(base)
             held = get_attribute(owner, name, node.target)
-            write(walk, owner, name, _added(walk, held, value, node), node, augmented=True)
+            added = _added(walk, held, value, node)
+            is_open = type(added) is Unknown and isinstance(node.op, ast.Add)
+            # What an attribute sums up is computed from each term: `self.penalty += gate.mean()`.
+            written = Computed((held, value), node) if is_open else added
+            write(walk, owner, name, written, node, augmented=True)
         case ast.Subscript():
             held, key = walk.evaluate(node.target.value), walk.evaluate(node.target.slice)
             store(walk, held, key, value)

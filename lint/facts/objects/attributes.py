@@ -32,7 +32,15 @@ from ..values import (
     join_under,
 )
 from .annotations import annotated_field, narrowed
-from .classes import ancestors, decorator_names, field_argument, is_class_method, is_dataclass
+from .classes import (
+    ancestors,
+    decorator_names,
+    field_argument,
+    is_class_method,
+    is_dataclass,
+    is_torch_module,
+    method_of,
+)
 from .containers import (
     GAP,
     child_named,
@@ -68,6 +76,8 @@ def get_attribute(base: Value, name: str, node: ast.AST | None) -> Value:
             return each(base, lambda option: get_attribute(option, name, node))
         case Super():
             found = next((cls.body[name] for cls in ancestors(base.cls) if name in cls.body), None)
+            if found is None and name == "__call__" and is_torch_module(base.instance.cls):
+                found = method_of(base.instance.cls, "forward")  # which is what `nn.Module` calls
             return Attr(base, name, node) if found is None else bound(found, base.instance, node)
         case Unknown():
             return Attr(base, name, node)

@@ -20,6 +20,7 @@ from ...facts.values import (
     Partial,
     Result,
     Seq,
+    Super,
     Value,
     conditional_options,
     either,
@@ -134,6 +135,9 @@ class Search:
                 return self._enter_function(function, instance)
             case Method(_, function) | Partial(func=Function() as function):
                 return self._enter_function(function)
+            case Attr(base=Super(cls=base), name="__call__"):
+                heirs = (cls for cls in self.regions.classes if base in ancestors(cls))
+                return [_Entry(cls.instance, (), self._by) for cls in heirs]
             case Partial(func=inner) | Attr(base=inner, name="forward" | "__call__"):
                 return [_Entry(inner, (), self._by)]
             case Instance(cls):

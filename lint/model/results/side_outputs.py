@@ -6,7 +6,7 @@ import ast
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...facts.nodes import all_nodes, inner_nodes
+from ...facts.nodes import all_nodes, inner_nodes, is_inside
 from ...facts.objects.classes import are_one_family
 from ...facts.straight import only_value
 from ...facts.values import Attr, Instance, Seq
@@ -20,8 +20,10 @@ from ..tensors.batches import is_loss_for_trainer
 from ..tensors.gradient_free import may_lack_graph
 from .added_up import adds_up, is_list_of_elements, keeps
 from .elements import elements_in
+from .gathering import elements_of, gathered_by
 from .given_on import given_as, given_on
 from .giving_methods import giving_methods
+from .handed_in import filled_lists, stored_in_given
 from .kept_by_hooks import kept_by_hooks
 from .stored import Stored, handed_out, has_graph, stored_outside
 
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from ...facts.values import Call, Function
     from ...facts.walk import Program
+    from ..events import Checkpointing
     from ..regions.region import Region
     from ..run import Run
 
@@ -54,19 +57,43 @@ class SideOutput(NamedTuple):
     node: ast.AST
 
 
-def side_outputs(run: Run, region: Region) -> Iterator[SideOutput]:
-    """What the region stores and code outside of it adds to something, as a loss does."""
+def side_outputs(run: Run, event: Checkpointing) -> Iterator[SideOutput]:
+    """What the region of ``event`` stores and code outside of it adds to something, as a loss does."""
+    region = run.region(event)
     inside = frozenset[ast.AST](function.node for function in region.functions)
-    for stored in (*stored_outside(run, region), *kept_by_hooks(run, region)):
-        used = _used_outside(run.program, inside)
-        known = [stored, *handed_out(run, stored, inside), *elements_in(used, stored), *given_on(used, stored)]
-        known += [parameter for it in known for parameter in given_as(run, it, used)]
-        if any(_adds(node, it) for it in known for node in used) or any(
-            _is_gathered_for_loss(run, it, used, inside) for it in known
-        ):
+    for stored in (*stored_outside(run, region), *kept_by_hooks(run, region), *stored_in_given(run, event, region)):
+        if _is_added(run, stored, inside):
             yield SideOutput(stored.name, stored.node)
     for call in _appended(run, region):
         yield SideOutput(ast.unparse(call.node.args[0]), call.node)
+    for filled in filled_lists(run, event, region):
+        if _is_summed(run, filled, inside):
+            yield SideOutput(filled.name, filled.node)
+
+
+def _is_added(run: Run, stored: Stored, inside: frozenset[ast.AST]) -> bool:
+    """Whether code outside of the functions ``inside`` adds to a loss what is ``stored``, whatever it calls it."""
+    used = _used_outside(run.program, inside)
+    known = [stored, *handed_out(run, stored, inside), *elements_in(used, stored), *given_on(used, stored)]
+    lists = [*gathered_by(used, stored)]
+    known += [element for name in lists for element in elements_of(used, name, stored)]
+    if any(adds_up(node, name) for name in lists for node in used):
+        return True
+    known += [parameter for it in known for parameter in given_as(run, it, used)]
+    if any(_adds(node, it) for it in known for node in used):
+        return True
+    return any(_is_gathered_for_loss(run, it, used, inside) for it in known)
+
+
+def _is_summed(run: Run, filled: Stored, inside: frozenset[ast.AST]) -> bool:
+    """Whether code outside of the functions ``inside`` adds up the list that is the variable ``filled``."""
+    used = _used_outside(run.program, inside)
+    variables = [filled, *(it for it in handed_out(run, filled, inside) if it.key is None)]
+    return any(
+        it.scope is not None and adds_up(node, it.name) and is_inside(node, it.scope)
+        for it in variables
+        for node in used
+    )
 
 
 def _is_gathered_for_loss(run: Run, stored: Stored, used: list[ast.AST], inside: AbstractSet[ast.AST]) -> bool:

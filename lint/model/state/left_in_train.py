@@ -11,11 +11,12 @@ from ..flow.iterations import is_last_iteration
 from ..flow.lifetimes import is_built_before, outermost, surely_done
 from ..flow.loops_around import iterations_around
 from ..flow.uses import objects_in
+from .lightning_training import lightning_trains
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from ...facts.values import Call, Class, Value
+    from ...facts.values import Call, Class, Function, Value
     from ..events import ModeChange
     from ..history import History
 
@@ -72,11 +73,19 @@ def _of_constructor(run: History, switches: Sequence[ModeChange], used: Call) ->
     function = outermost(run, used)
     if not isinstance(last, TrainSwitch) or not _is_on(last) or not surely_done(run, last.call, used):
         return None
-    if function is None or function.owner is None or not is_plain(function.owner):
+    if function is None or not _keeps_modes(run, function):
         return None  # Who has a module switches it from outside.
     # Each way through the program ends in a mode: that of its last switch.
     left = {it.place.walk: it for it in switches if it not in built}
     return last if all(map(_is_on, left.values())) else None
+
+
+def _keeps_modes(run: History, function: Function) -> bool:
+    """Whether nobody outside switches the mode of what its object has: a plain object, or a module in Lightning."""
+    owner = function.owner
+    if owner is None or is_plain(owner):
+        return owner is not None
+    return function.name == "training_step" and lightning_trains(run, owner)
 
 
 def _is_on(switch: ModeChange) -> bool:
