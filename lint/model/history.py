@@ -18,6 +18,7 @@ from .names import canonical
 from .regions.bodies import Regions, classes_checked
 from .types import unwrapped
 from .wrapping.check_functions import accepted_parts
+from .wrapping.wrapped_in_loops import wrapped_in_loop
 
 if TYPE_CHECKING:
     import ast
@@ -108,7 +109,7 @@ class History:
             case CheckpointSequential() | TimmSegments():
                 return self.bodies.of(event.functions)
             case CheckpointWrap():
-                return self.bodies.of(event.module)
+                return self.bodies.of(event.module, *wrapped_in_loop(self.program, event))
             case BlockWrapping() if event.wraps_all:
                 whole = unwrapped(event.model)
                 # The model itself stays as it is.

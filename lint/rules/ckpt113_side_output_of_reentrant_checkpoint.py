@@ -2,9 +2,10 @@
 
 ## What it does
 Flags reentrant checkpointing of a transformers model with `output_router_logits=True`, and a reentrant checkpoint in
-whose region a module of this file stores a tensor in an attribute (`self.aux_loss = ...`), or appends it to a list from
-outside of the region, that other code then adds up, or stacks for a `backward()`.
-What is detached, computed under `no_grad` or only looked at is fine. `deepspeed.checkpointing.checkpoint` is reentrant.
+whose region a module of this file stores a tensor in an attribute (`self.aux_loss = ...`), or puts it into a list, a
+dict or an object from outside of the region or that the checkpoint hands in, that other code then adds up, or stacks
+for a `backward()`. What is detached, computed under `no_grad` or only looked at is fine.
+`deepspeed.checkpointing.checkpoint` is reentrant.
 
 ## Why is this bad?
 The reentrant forward pass runs under `no_grad`; only what the region returns is connected to the graph again. The
@@ -447,7 +448,7 @@ def check(run: Run) -> Iterator[Report]:
                 event.node,
                 f"`{side.name}` leaves this reentrant checkpoint without its gradient, and a loss adds it up; "
                 f"{'write `use_reentrant=False` or ' if of_torch else ''}return it",
-                notes=(Remark(side.node, f"`{side.name}` is stored under `no_grad`"),),
+                notes=(Remark(side.node, f"`{side.name}` is stored under `no_grad`", decides=not side.is_settled),),
                 fix=Rewrite(Applicability.UNSAFE, "Use the non-reentrant variant", keyword) if of_torch else None,
             )
 

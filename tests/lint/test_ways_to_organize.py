@@ -543,6 +543,113 @@ def main(loader, quick):
             ("def training_step", "def validation_step"),
         ),
     ),
+    "layers wrapped wherever they are": (
+        "CKPT108",
+        """
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import CheckpointImpl, checkpoint_wrapper
+
+def wrap_all(model, kinds, **options):
+    for name, module in list(model.named_modules()):
+        for child_name, child in list(module.named_children()):
+            if isinstance(child, kinds):
+                setattr(module, child_name, checkpoint_wrapper(child, **options))
+    return model
+
+class Speech(nn.Module):
+    def __init__(self, dim=80):
+        super().__init__()
+        self.proj = nn.Sequential(nn.Linear(dim, 256), nn.GELU(), nn.Linear(256, 256))
+        self.layers = nn.ModuleList([nn.TransformerEncoderLayer(256, 4, batch_first=True) for _ in range(6)])
+
+    def forward(self, x):
+        x = self.proj(x)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def build():
+    options = {"checkpoint_impl": CheckpointImpl.NO_REENTRANT, "preserve_rng_state": False}
+    return wrap_all(Speech(), (nn.TransformerEncoderLayer,), **options)
+""",
+        (
+            (", (nn.TransformerEncoderLayer,)", ", (nn.Sequential,)"),
+            ("isinstance(child, kinds)", 'child_name == "proj"'),
+            ("isinstance(child, kinds)", 'name == "proj"'),
+            ('"preserve_rng_state": False', '"preserve_rng_state": True'),
+            ("batch_first=True)", "dropout=0.0, batch_first=True)"),
+        ),
+    ),
+    "layers wrapped by their path": (
+        "CKPT108",
+        """
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+class Speech(nn.Module):
+    def __init__(self, dim=80):
+        super().__init__()
+        self.proj = nn.Sequential(nn.Linear(dim, 256), nn.GELU(), nn.Linear(256, 256))
+        self.layers = nn.ModuleList([nn.TransformerEncoderLayer(256, 4, batch_first=True) for _ in range(6)])
+
+    def forward(self, x):
+        x = self.proj(x)
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+def build():
+    model = Speech()
+    for name, module in list(model.named_modules()):
+        if isinstance(module, nn.TransformerEncoderLayer):
+            parent = model.get_submodule(name.rpartition(".")[0])
+            setattr(parent, name.rpartition(".")[2], checkpoint_wrapper(module, preserve_rng_state=False))
+    return model
+""",
+        (
+            ("isinstance(module, nn.TransformerEncoderLayer)", "isinstance(module, nn.Sequential)"),
+            ("preserve_rng_state=False", "preserve_rng_state=True"),
+        ),
+    ),
+    "a list that a partial hands in": (
+        "CKPT113",
+        """
+from functools import partial
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Layer(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.fc = nn.Linear(dim, dim)
+
+    def forward(self, x, sink=None):
+        x = self.fc(x)
+        if sink is not None:
+            sink.extend([x.pow(2).mean()])
+        return x
+
+class Net(nn.Module):
+    def __init__(self, dim=16):
+        super().__init__()
+        self.stem = nn.Linear(4, dim)
+        self.layers = nn.ModuleList(Layer(dim) for _ in range(3))
+
+    def forward(self, x):
+        sink = []
+        x = self.stem(x)
+        for layer in self.layers:
+            x = checkpoint(partial(layer, sink=sink), x, use_reentrant=True)
+        return x.mean() + torch.stack(sink).sum()
+""",
+        (
+            ("if sink is not None", "if sink"),
+            ("if sink is not None", "if sink is not None and not self.training"),
+            ("x.pow(2).mean()", "x.detach().pow(2).mean()"),
+            ("partial(layer, sink=sink)", "layer"),
+        ),
+    ),
 }
 
 

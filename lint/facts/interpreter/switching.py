@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 #: What such a loop asks an element for: its parameters, or modules in it.
-_PARTS = frozenset(("parameters", "named_parameters", "modules", "named_modules", "children"))
+_PARTS = frozenset(("parameters", "named_parameters", "modules", "named_modules", "children", "named_children"))
 #: Methods that keep what they get.
 _PUTTING = frozenset(("append", "add", "insert", "extend", "update", "appendleft", "put", "add_param_group"))
 
@@ -37,7 +37,7 @@ def _switches(statement: ast.stmt, names: frozenset[str]) -> bool:
         case ast.Assign(targets=[ast.Attribute() as flag], value=value):
             # `parameter.requires_grad = False`, `part.weight.requires_grad = False`, `part.layers = wrap(part.layers)`
             return _is_part(flag, names) and (_is_flag(value, names) or isinstance(flag.value, ast.Name))
-        case ast.Assign(targets=[ast.Subscript(value=ast.Attribute() as part)]):
+        case ast.Assign(targets=[ast.Subscript(value=ast.Attribute() | ast.Name() as part)]):
             return _is_part(part, names)  # `part.layers[i] = wrap(layer)`
         case ast.For(target=target, iter=ast.Call(func=ast.Attribute(value=part, attr=method)), body=body):
             return _is_part(part, names) and method in _PARTS and _is_switching(body, names | _names(target))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...facts.nodes import is_inside
 from ...facts.objects.classes import ancestors
-from ...facts.values import UNKNOWN, Attr, Class, Const, Element, Guard, Instance, Ref, Result, Seq, Test, Value
+from ...facts.values import UNKNOWN, Attr, Call, Class, Const, Element, Guard, Instance, Ref, Result, Seq, Test, Value
 from ..conditions.guards import own_guards
 from ..names import canonical
 from ..texts.given_texts import meant_at
@@ -18,7 +18,7 @@ from ..types import bases
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from ...facts.values import Call, Place
+    from ...facts.values import Place
     from ...facts.walk import Program
     from ..texts.given_texts import Meant
 
@@ -44,6 +44,8 @@ class ModuleLoop(NamedTuple):
     is_direct: bool
     #: The one parameter that is switched; all of the module, with what it holds, where this is empty.
     field: str
+    #: Whether a second loop goes through what each of these modules holds itself.
+    is_nested: bool = False
 
 
 class _Asked(NamedTuple):
@@ -69,6 +71,10 @@ def loop_over_modules(switched: Value) -> ModuleLoop | None:
             return ModuleLoop(switched, True, field)
         case Result(call) if depth and isinstance(call.receiver, Instance) and call.method in _ALL:
             return ModuleLoop(call.receiver, False, field)
+        case Result(Call(method="children" | "named_children") as call) if depth:
+            outer = loop_over_modules(call.receiver)
+            is_whole = outer is not None and not (outer.is_direct or outer.field or outer.is_nested)
+            return outer._replace(field=field, is_nested=True) if outer is not None and is_whole else None
     return None
 
 
@@ -88,6 +94,8 @@ def passes_in_loop(
         return None
     asked = _Asked(program, loop, meant_at(program, place), _module_of(loop))
     visited = chain[:1] if found.is_direct else chain
+    if found.is_nested:
+        visited = [(name.rpartition(".")[2], part) for name, part in visited]
     answers = {_all_hold(asked, guards, name, part) for name, part in (visited[-1:] if found.field else visited)}
     if found.is_direct and found.field and len(chain) > 1:
         return False
@@ -95,10 +103,10 @@ def passes_in_loop(
 
 
 def loop_around(place: Place) -> ast.For | ast.comprehension | None:
-    """The one loop over modules around ``place``."""
+    """The one loop over modules around ``place``; that through the children of each of them, where there are two."""
     kinds = ast.For | ast.comprehension
     loops = [loop for loop in place.loops if isinstance(loop, kinds) and _methods_in(loop.iter)]
-    return loops[0] if len(loops) == 1 and isinstance(loops[0], kinds) else None
+    return loops[-1] if 0 < len(loops) <= 2 and isinstance(loops[-1], kinds) else None
 
 
 @lru_cache(maxsize=1)
@@ -113,6 +121,8 @@ def _methods_in(node: ast.expr) -> bool:
     match node:
         case ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[]):
             return name in (*_ALL, *_DIRECT)
+        case ast.Call(func=ast.Name("list" | "tuple"), args=[inner], keywords=[]):
+            return _methods_in(inner)
     return False
 
 

@@ -23,7 +23,7 @@ from .elements import elements_in
 from .gathering import elements_of, gathered_by
 from .given_on import given_as, given_on
 from .giving_methods import giving_methods
-from .handed_in import filled_lists, stored_in_given
+from .handed_in import added_by, filled_lists, stored_in_given
 from .kept_by_hooks import kept_by_hooks
 from .stored import Stored, handed_out, has_graph, stored_outside
 
@@ -55,6 +55,8 @@ class SideOutput(NamedTuple):
     name: str
     #: Where it is stored.
     node: ast.AST
+    #: Whether the conditions around that place surely hold.
+    is_settled: bool = False
 
 
 def side_outputs(run: Run, event: Checkpointing) -> Iterator[SideOutput]:
@@ -63,12 +65,12 @@ def side_outputs(run: Run, event: Checkpointing) -> Iterator[SideOutput]:
     inside = frozenset[ast.AST](function.node for function in region.functions)
     for stored in (*stored_outside(run, region), *kept_by_hooks(run, region), *stored_in_given(run, event, region)):
         if _is_added(run, stored, inside):
-            yield SideOutput(stored.name, stored.node)
+            yield SideOutput(stored.name, stored.node, stored.is_settled)
     for call in _appended(run, region):
         yield SideOutput(ast.unparse(call.node.args[0]), call.node)
     for filled in filled_lists(run, event, region):
         if _is_summed(run, filled, inside):
-            yield SideOutput(filled.name, filled.node)
+            yield SideOutput(filled.name, filled.node, filled.is_settled)
 
 
 def _is_added(run: Run, stored: Stored, inside: frozenset[ast.AST]) -> bool:
@@ -178,7 +180,7 @@ def _is_list_of(node: ast.expr, stored: Stored) -> bool:
 def _appended(run: Run, region: Region) -> Iterator[Call]:
     """What the region appends to a list from outside of it, whose elements are added up there."""
     inside = frozenset[ast.AST](function.node for function in region.functions)
-    for call in region.method_calls("append"):
+    for call in region.method_calls("append", "extend"):
         held, function = call.receiver, call.place.function
         own = isinstance(held, Seq) and held.place is not None and _is_in(held.place.function, inside)
         if not isinstance(held, Seq | Attr) or own or function is None or len(call.args) != 1:
@@ -189,7 +191,7 @@ def _appended(run: Run, region: Region) -> Iterator[Call]:
         added = {node for node in _sums(run.program.trees) if any(adds_up(node, name) for name in names)}
         handed = [found for name in names for found in _handed_to(run, name)]
         added |= {node for body, given in handed for node in all_nodes(body) if adds_up(node, given)}
-        if has_graph(run, call.args[0]):
+        if any(has_graph(run, value) for value in added_by(call)):
             computed = True
         else:
             hooks = [it for it in run.bodies.hooks if not is_on_gradient_free(run, it.call)]

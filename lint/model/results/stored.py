@@ -38,6 +38,8 @@ class Stored(NamedTuple):
     key: str | int | None = None
     #: The function, or the module, whose variable it is; None for an attribute.
     scope: ast.AST | None = None
+    #: Whether the conditions around the place hold for what the region is given.
+    is_settled: bool = False
 
     def is_read_by(self, node: ast.AST) -> bool:
         """Whether ``node`` is it, or a part of it."""
