@@ -68,6 +68,7 @@ class Bodies(Protocol):
     """What a search asks about the program."""
 
     changed: frozenset[str]
+    classes: list[Class]
     hooks: list[Registration]
 
     def calls_in(self, function: Function, by: Call | None = None) -> list[Call]:

@@ -14,7 +14,7 @@ from ..events import Checkpoint, DeepSpeedCheckpoint
 from .stored import Stored, has_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
     from ...facts.values import Call, Guard, Place
     from ...facts.walk import Write
@@ -68,7 +68,7 @@ def _given_by_partial(run: Value) -> Iterator[HandedIn]:
 def stored_in_given(run: Run, event: Checkpointing, region: Region) -> Iterator[Stored]:
     """What ``region`` stores in a dict, or in an object, that ``event`` hands to it."""
     given = [it for it in handed_in(event) if isinstance(it.value, Dict | Instance)]
-    inside = {function.node for function in region.functions}
+    inside = frozenset[ast.AST](function.node for function in region.functions)
     for write in run.writes if given else ():
         for it in given:
             if _is_it(write.obj, it) and _is_inside(write.place, inside) and has_graph(run, write.value):
@@ -109,7 +109,7 @@ def _is_it(value: Value, given: HandedIn) -> bool:
     return isinstance(value, Param) and value.name == given.parameter and value.function.node is given.function.node
 
 
-def _is_inside(place: Place, functions: set[ast.AST]) -> bool:
+def _is_inside(place: Place, functions: Container[ast.AST]) -> bool:
     return place.function is not None and place.function.node in functions and is_plain(place)
 
 
