@@ -30,7 +30,7 @@ class Write(NamedTuple):
     #: What `obj.field` was before; None when it was never looked at.
     before: Value | None
     is_item: bool = False
-    #: An augmented assignment (`+=`) or a `del`: ``value`` is not known.
+    #: An augmented assignment (`+=`) or a `del`: of ``value`` at most what goes into it is known.
     augmented: bool = False
 
     @property

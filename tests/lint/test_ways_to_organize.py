@@ -650,6 +650,36 @@ class Net(nn.Module):
             ("partial(layer, sink=sink)", "layer"),
         ),
     ),
+    "a penalty that blocks sum up": (
+        "CKPT113",
+        """
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.first, self.value, self.gate = nn.Linear(8, dim), nn.Linear(dim, dim), nn.Linear(dim, dim)
+
+    def body(self, x):
+        gate = self.gate(x).sigmoid()
+        self.penalty += 0.1 * gate.mean()
+        return self.value(x) * gate
+
+    def forward(self, x):
+        self.penalty = 0.0
+        x = checkpoint(self.body, self.first(x), use_reentrant=True)
+        return x.mean() + self.penalty
+""",
+        (
+            ("0.1 * gate.mean()", "(x > 0).sum()"),
+            ("0.1 * gate.mean()", "x.shape[0]"),
+            ("0.1 * gate.mean()", "gate.mean().item()"),
+            ("use_reentrant=True", "use_reentrant=False"),
+            (" + self.penalty", ""),
+        ),
+    ),
 }
 
 

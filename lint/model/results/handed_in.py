@@ -11,7 +11,7 @@ from ..calls.call_targets import call_targets
 from ..conditions.contexts import is_plain
 from ..conditions.guards import own_guards
 from ..events import Checkpoint, DeepSpeedCheckpoint
-from .stored import Stored, has_graph
+from .stored import Stored, has_graph, leaves_graph
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -71,7 +71,7 @@ def stored_in_given(run: Run, event: Checkpointing, region: Region) -> Iterator[
     inside = frozenset[ast.AST](function.node for function in region.functions)
     for write in run.writes if given else ():
         for it in given:
-            if _is_it(write.obj, it) and _is_inside(write.place, inside) and has_graph(run, write.value):
+            if _is_it(write.obj, it) and _is_inside(write.place, inside) and leaves_graph(run, write):
                 yield from _stored(run, write, it)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...facts.nodes import all_nodes, is_inside
 from ...facts.objects.classes import are_one_family
 from ...facts.origin import origin
-from ...facts.values import Dict, Function, Instance, Param, Result, Seq, options
+from ...facts.values import Computed, Dict, Element, Function, Instance, Param, Result, Seq, options
 from ..conditions.contexts import is_plain
 from ..flow.statements import body_around, holder_of
 from ..tensors.gradless import carries_gradient
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from ..run import Run
 
 _READS = frozenset(("get", "pop"))
+#: How many steps a value is followed back.
+_DEPTH = 8
 
 
 class Stored(NamedTuple):
@@ -156,8 +158,30 @@ def _under(run: Run, call: Call, position: int | str, stored: Stored) -> Iterato
 
 
 def _in_attribute(run: Run, write: Write) -> Iterator[Stored]:
-    if is_of_one_family(run, write) and _has_graph(run, write.value):
+    if is_of_one_family(run, write) and leaves_graph(run, write):
         yield Stored(write.field, write.node)
+
+
+def leaves_graph(run: Run, write: Write) -> bool:
+    """Whether what is stored has a graph."""
+    return _has_graph(run, write.value) and not _counts(write)
+
+
+def _counts(write: Write) -> bool:
+    """Whether it may sum up numbers of data, `self.tokens += mask.sum()`: nothing that a module computes goes in."""
+    return write.augmented and not _is_of_module(write.value)
+
+
+def _is_of_module(value: Value, depth: int = _DEPTH) -> bool:
+    match value:
+        case Result(call) if depth:
+            is_module = not call.method and isinstance(call.func, Result | Instance | Element | Param)
+            return is_module or any(_is_of_module(part, depth - 1) for part in (call.receiver, *call.args))
+        case Computed(operands=operands) if depth:
+            return any(_is_of_module(part, depth - 1) for part in operands)
+        case Element(of=held) if depth:
+            return _is_of_module(held, depth - 1)
+    return False
 
 
 def is_of_one_family(run: Run, write: Write) -> bool:
