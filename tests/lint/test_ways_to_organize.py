@@ -680,6 +680,62 @@ class Net(nn.Module):
             (" + self.penalty", ""),
         ),
     ),
+    "norms in blocks that a loop wraps": (
+        "CKPT106",
+        """
+import torch
+from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+
+class Block(nn.Module):
+    def __init__(self, d=16):
+        super().__init__()
+        self.norm, self.up, self.down = nn.BatchNorm1d(d), nn.Linear(d, d), nn.Linear(d, d)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(self.norm(x))))
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem, self.head = nn.Linear(8, 16), nn.Linear(16, 2)
+        self.blocks = nn.ModuleList(Block() for _ in range(4))
+
+    def forward(self, x):
+        x = self.stem(x)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+def wrap(model, wanted):
+    for module in model.modules():
+        for key, child in list(module.named_children()):
+            if not isinstance(child, Block):
+                continue
+            setattr(module, key, checkpoint_wrapper(child))
+    return model
+
+def train(loader, wanted):
+    net = wrap(Net(), wanted)
+    for x, y in loader:
+        nn.functional.cross_entropy(net(x), y).backward()
+""",
+        (
+            ("not isinstance(child, Block)", "key not in wanted"),
+            ("not isinstance(child, Block)", "not isinstance(child, nn.Linear)"),
+            (
+                "checkpoint_wrapper(child))\n",
+                "checkpoint_wrapper(child))\n            setattr(child, 'norm', nn.Identity())\n",
+            ),
+            (
+                "    net = wrap(Net(), wanted)\n",
+                "    net = wrap(Net(), wanted)\n    for part in net.modules():\n"
+                "        for name, inner in part.named_children():\n"
+                "            if isinstance(inner, nn.BatchNorm1d):\n"
+                "                setattr(part, name, nn.GroupNorm(1, 16))\n",
+            ),
+        ),
+    ),
 }
 
 

@@ -254,7 +254,17 @@ def _is_replaced(run: History, norm: Value) -> bool:
     kept = [write for write in run.uses.writes.of(norm) if any(same(option, norm) for option in options(write.value))]
     if any(not _holds(other.value, norm) for write in kept for other in _overwriting(run, write)):
         return True
+    fields = {write.field for write in kept}
+    if any(
+        other.field in fields and _is_of_any_module(other) and not _holds(other.value, norm) for other in run.writes
+    ):
+        return True
     return any(map(_may_replace, run.calls_to("builtins.setattr")))
+
+
+def _is_of_any_module(write: Write) -> bool:
+    """Whether a loop over modules gave what is written to: `for m in net.modules(): m.norm = nn.Identity()`."""
+    return isinstance(write.obj, Element) and not write.is_item
 
 
 def _may_replace(call: Call) -> bool:
@@ -263,9 +273,19 @@ def _may_replace(call: Call) -> bool:
     Where its name is not known, is that of one, or is a number in a container.
     """
     match call.args:
+        case [_, _, module] if all(map(_only_wraps, options(module))):
+            return False
         case [owner, name, module]:
             return not isinstance(owner, Instance) and not all(_keeps_norm(owner, it, module) for it in options(name))
     return False
+
+
+def _only_wraps(module: Value) -> bool:
+    """Whether it is a child that a loop came to, in a wrapper of torch: `checkpoint_wrapper(child)`."""
+    if not isinstance(module, Result) or canonical(module.call.name) not in PASS_THROUGH:
+        return False
+    child = unwrapped(module)
+    return isinstance(child, Element) and _is_or_walked(child, module)
 
 
 def _keeps_norm(owner: Value, name: Value, module: Value) -> bool:
