@@ -7,7 +7,8 @@ Flags what stands between the call of a checkpointed model and the `backward()` 
 inside `with model.disable_adapter()`. Functions of the program that run the forward pass, change the model or call
 `backward()` are followed, a loss that a loop keeps for the `backward()` of its next iteration, and losses that a loop
 takes in turn. A forward pass under `no_grad` in between, as for the reference model of DPO, is fine, and so is a change
-that is taken back before `backward()`, and a `step()` behind `zero_grad()`, which finds no gradients.
+that is taken back before `backward()`, by a context manager, a callback of an `ExitStack` or a hook too, an adapter
+whose name is asked for (`model.active_adapter`), and a `step()` behind `zero_grad()`, which finds no gradients.
 
 ## Why is this bad?
 Layers run again in the backward pass, with the model as it is then: gradients belong to neither state, 40 to 380 %

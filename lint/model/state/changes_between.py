@@ -17,22 +17,23 @@ from ...facts.values import (
     Instance,
     Method,
     Result,
+    Seq,
     Value,
     equals,
     one,
     options,
     same,
 )
-from ..events import BlockWrapping, Checkpoint, HfEnable
 from ..flow.frames import call_beside, follows, iteration_of, stands_between
-from ..libraries.enabled import checkpoints_in, wrappers_in
-from ..types import unwrapped, whole_model
+from ..types import unwrapped
 from .cleared_gradients import finds_no_gradients
 from .losses_in_turn import are_known, steps_before_later_losses
 from .optimizers import changes_weights
+from .put_back_later import may_be_put_back_later
 from .randomness import adapter_dropout, config_dropout, torch_draws
+from .run_again import regions_run_again, weights_run_again
 from .updates import computes_with
-from .weights import weights_in, weights_of
+from .weights_in_place import changes_by_hand
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from ...facts.walk import Write
     from ..regions.region import Region
     from ..run import Run
-    from .weights import Built
 
 #: Methods that change which weights a forward pass uses, and those that take it back.
 _PAIRS = (
@@ -53,7 +53,8 @@ _PAIRS = (
 def changes_between(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
     """The calls that leave ``model`` in another state than ``forward`` found it in, when ``backward`` runs it again."""
     for change in _changes(run, model, forward, backward):
-        if not _is_undone_on_exit(run, change, backward):
+        is_taken_back = change.method != "step" and may_be_put_back_later(run, backward)
+        if not is_taken_back and not _is_undone_on_exit(run, change, backward):
             yield change
 
 
@@ -72,7 +73,9 @@ def attributes_between(run: Run, model: Value, forward: Call, backward: Call) ->
         and not write.is_item
         and _is_between(run, write, forward, backward)
     ]
-    regions = _regions_of(run, model) if writes else []
+    if not writes or may_be_put_back_later(run, backward):
+        return
+    regions = regions_run_again(run, model)
     for write in writes:
         owners = _owners(write, model, regions)
         is_only = len(owners) == 1 and _is_built_once(run, model) and not any(run.calls_to("copy.deepcopy"))
@@ -238,7 +241,7 @@ def _steps(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Ca
 def _adapters_left(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
     """The last ``set_adapter``, unless it sets what was set before the forward pass."""
     found = [call for call in _between(run, forward, backward, "set_adapter") if _is(call.receiver, model)]
-    if not found:
+    if not found or not _names_known(found[-1]):
         return
     before = [
         call
@@ -265,6 +268,13 @@ def _may_be_equal(left: Value, right: Value) -> bool:
     return not isinstance(right, Const) or equals(left, right.value) is not False
 
 
+def _names_known(call: Call) -> bool:
+    """Whether the program says which adapter is set: not one that was asked for before, `model.active_adapter`."""
+    given = call.argument(0, "adapter_name")
+    named = given.items if isinstance(given, Seq) and not given.open else [given]
+    return all(isinstance(option, Const) for name in named for option in options(name))
+
+
 def _gives_the_same(left: Call, right: Call) -> bool:
     named = [call.argument(0, "adapter_name") for call in (left, right)]
     if all(isinstance(name, Const) for name in named):
@@ -275,10 +285,11 @@ def _gives_the_same(left: Call, right: Call) -> bool:
 
 
 def _weights_left(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
-    """The ``load_state_dict`` that no second one takes back."""
+    """The ``load_state_dict`` that nothing takes back, a second one or a change of the weights by hand."""
     found = (call for call in _between(run, forward, backward, "load_state_dict") if _is(call.receiver, model))
     loads = [*islice(found, 2)]
-    yield from loads if len(loads) == 1 else ()
+    if len(loads) == 1 and all(it.moment is loads[0] for it in changes_by_hand(run, forward, backward)):
+        yield from loads
 
 
 def _mode_left(run: Run, model: Value, forward: Call, backward: Call) -> Iterator[Call]:
@@ -326,23 +337,5 @@ def _is(value: Value, model: Value) -> bool:
 
 
 def _drops(run: Run, model: Value) -> bool:
-    drawing = any(draw for region in _regions_of(run, model) for draw in torch_draws(run, region))
+    drawing = any(draw for region in regions_run_again(run, model) for draw in torch_draws(run, region))
     return drawing or adapter_dropout(run, model) is not None or config_dropout(model) is not None
-
-
-def weights_run_again(run: Run, model: Value) -> dict[Built, Result]:
-    """What has weights in the parts of ``model`` that a backward pass runs again."""
-    found: dict[Built, Result] = {}
-    for region in _regions_of(run, model):
-        found |= weights_of(region)
-    held = weights_in(model) if any(run.of(HfEnable)) else {}
-    for enable in run.of(HfEnable):
-        found |= {built: part for built, part in weights_in(whole_model(enable.model)).items() if built in held}
-    return found
-
-
-def _regions_of(run: Run, model: Value) -> list[Region]:
-    """What a backward pass of ``model`` runs again."""
-    regions = [run.region(event) for event in (*checkpoints_in(run, model), *wrappers_in(run, model))]
-    regions += [run.region(event) for event in run.replayed(Checkpoint) if _is(event.function, model)]
-    return regions + [run.region(event) for event in run.replayed(BlockWrapping) if _is(event.model, model)]

@@ -11,7 +11,8 @@ from ..flow.frames import stands_between
 from ..frozen.freezing import may_be_frozen
 from ..tensors.gradient_free import is_always_gradient_free
 from ..types import unwrapped
-from .changes_between import weights_run_again
+from .put_back_later import may_be_put_back_later
+from .run_again import weights_run_again
 from .weights import are_held_alone, is_built_by_itself, is_certainly_one
 
 if TYPE_CHECKING:
@@ -45,8 +46,10 @@ def weights_set(run: Run, model: Value, forward: Call, backward: Call) -> Iterat
 
     A second change may take the first one back, and so may one of tensors that are not known.
     """
-    changes = [it for it in _changes(run, forward, backward) if stands_between(run, it.moment, forward, backward)]
-    again = weights_run_again(run, model) if changes else {}
+    changes = changes_by_hand(run, forward, backward)
+    if not changes or may_be_put_back_later(run, backward):
+        return
+    again = weights_run_again(run, model)
     own = [it for it in changes if it.owner is None or one(unwrapped(it.owner), model)]
     several = len({(_block_of(it.moment, forward), it.moment.place.stack) for it in own}) > 1
     # Of two models that one expression builds it is not known which one this is.
@@ -57,6 +60,11 @@ def weights_set(run: Run, model: Value, forward: Call, backward: Call) -> Iterat
     found = next(sure, None)
     if found is not None and is_told and trains and not several and not _leaves_some_out(found):
         yield found
+
+
+def changes_by_hand(run: Run, forward: Call, backward: Call) -> list[_Change]:
+    """What changes, between the two, the values of tensors past autograd, or may do so."""
+    return [it for it in _changes(run, forward, backward) if stands_between(run, it.moment, forward, backward)]
 
 
 def _changes(run: Run, forward: Call, backward: Call) -> Iterator[_Change]:
