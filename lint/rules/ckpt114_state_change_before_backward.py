@@ -3,8 +3,9 @@
 ## What it does
 Flags what stands between the call of a checkpointed model and the `backward()` of the loss it feeds: `set_adapter`,
 `load_state_dict` or `step()` of an optimizer that holds the model's parameters, a change of its weights in place,
-`eval()` on a model with dropout, a schedule that sets an attribute which the layers compute with; and a `backward()`
-inside `with model.disable_adapter()`. Functions of the program that run the forward pass, change the model or call
+`eval()` on a model with dropout, a schedule that sets an attribute which the layers compute with, another strength of
+the adapters in the layers (`module.set_scale("default", 0.0)` in a loop over the modules); and a `backward()` inside
+`with model.disable_adapter()`. Functions of the program that run the forward pass, change the model or call
 `backward()` are followed, a loss that a loop keeps for the `backward()` of its next iteration, and losses that a loop
 takes in turn. A forward pass under `no_grad` in between, as for the reference model of DPO, is fine, and so is a change
 that is taken back before `backward()`, by a context manager, a callback of an `ExitStack` or a hook too, an adapter
@@ -661,6 +662,7 @@ torch 2.13 `torch/utils/checkpoint.py` (`recompute_fn` runs the function with th
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..facts.origin import origin
@@ -671,6 +673,7 @@ from ..model.flow.frames import call_beside, comes_behind
 from ..model.libraries.enabled import is_checkpointed
 from ..model.needs import together
 from ..model.report import Remark, Report
+from ..model.state.adapter_layers import layers_set
 from ..model.state.adapters_in_turn import adapters_in_turn
 from ..model.state.changes_between import (
     attributes_between,
@@ -709,7 +712,8 @@ def check(run: Run) -> Iterator[Report]:
         for backward in _backwards_of(run, model, forward, losses):
             for change in changes_between(run, model, forward, backward):
                 yield _report(_shown(run, change, forward), forward, backward)
-            for moment in weights_set(run, model, forward, backward):
+            moments = weights_set(run, model, forward, backward), layers_set(run, model, forward, backward)
+            for moment in chain(*moments):
                 beside = call_beside(run, moment, forward)
                 yield _report(moment.node if beside is None else beside.node, forward, backward)
             for node in attributes_between(run, model, forward, backward):

@@ -29,11 +29,26 @@ _SETTINGS = (
 def _dict(walk: Walk, call: Call) -> Value | None:
     made = Dict({}, call.open_args or call.open_kwargs, call.node, walk.place)
     for argument in call.args:
-        merge_into(made, attributes_as_dict(argument, call.node, walk.place))
+        merge_into(made, _zipped(argument) or attributes_as_dict(argument, call.node, walk.place))
         made.keys += _keys_of_pairs(argument)
         made.count = length_of(argument) if len(call.args) == 1 and not call.kwargs else None
     made.items.update(call.kwargs)
     return made
+
+
+def _zipped(given: Value) -> Seq | None:
+    """The pairs of `zip(names, maps)`: all of them where two lists show them, else one that stands for all."""
+    match given:
+        case Result(Call(name="builtins.zip", args=[keys, values], open_args=False)):
+            node = given.node
+        case _:
+            return None
+    match keys, values:
+        case Seq(items=names, open=False), Seq(items=held, open=False) if len(names) == len(held):
+            pairs, is_open = [*zip(names, held, strict=True)], False
+        case _:
+            pairs, is_open = [(iterate(keys, node), iterate(values, node))], True
+    return Seq("list", [Seq("tuple", [*pair], False, node) for pair in pairs], is_open, node)
 
 
 def _keys_of_pairs(given: Value) -> list[Value]:
