@@ -4,7 +4,8 @@
 Flags a lambda or a function defined in a loop body that is checkpointed in that loop and reads a name the loop binds
 anew in every iteration, unless the name is bound as a default argument, and one defined in front of the loop that
 reads the loop's own variable. What each iteration sets in a dict or list of all iterations (`index[0] = i`) counts as
-such a name. Silent where the backward pass of an iteration
+such a name, and so does an attribute that each iteration sets and a method or module in the checkpoint computes with
+(`self.level = i; checkpoint(self.run, x)`). Silent where the backward pass of an iteration
 is over before the next one begins, where the iteration is the last one, and under `torch.no_grad()`. Also a function
 that reads a name which the code behind the checkpoint binds anew (`mask = mask.roll(1)`, or what the checkpoint gives),
 and one that a loop makes and keeps, as the `forward` of each layer, with the loop's own variable in what it
@@ -434,6 +435,7 @@ from ..model.regions.late_binding import (
     names_of_last_iteration,
     names_of_later_loop,
 )
+from ..model.regions.state_of_loop import attributes_of_last_iteration
 from ..model.report import BindDefaults, Remark, Report, Rewrite
 from ..model.tensors.gradient_free import is_gradient_free
 
@@ -441,6 +443,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from ..facts.values import Call
+    from ..model.regions.state_of_loop import SetInLoop
     from ..model.run import Run
 
 CODE, NAME, SEVERITY = "CKPT105", "late-binding-checkpointed-function", Severity.ERROR
@@ -467,6 +470,8 @@ def check(run: Run) -> Iterator[Report]:
                 yield _report_rebound(run, event, function, names)
         if names := names_of_last_iteration(run, event):
             yield _report_kept(event, names)
+        for late in attributes_of_last_iteration(run, event):
+            yield _report_state(event, late)
 
 
 def _report_rebound(run: Run, event: Checkpoint, function: Function, names: tuple[str, ...]) -> Report:
@@ -487,6 +492,15 @@ def _report_later_loop(event: Checkpoint, function: Function, names: tuple[str, 
         f"backward runs this function after the loop, when {quoted} is the last iteration's value, so gradients are "
         "wrong; make it a parameter of the function and pass it to the checkpoint",
         notes=() if function.is_lambda else (Remark(function.node, f"{quoted} is read here when the function runs"),),
+    )
+
+
+def _report_state(event: Checkpoint, late: SetInLoop) -> Report:
+    return Report(
+        event.node,
+        f"backward runs this function after the loop, when `{late.name}` is the last iteration's value, so gradients "
+        "are wrong; pass it to the checkpoint as an argument",
+        notes=(Remark(late.node, "each iteration sets it"),),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from ...facts.identifiers import cells_in, names_in, own_attributes
+from ...facts.identifiers import cells_in, is_own_attribute, names_in, own_attributes
 from ...facts.nodes import all_nodes, inner_nodes, is_behind, is_inside, returned_by
 from ...facts.objects.containers import length_of
 from ..events import AutogradGrad, Backward, Checkpoint, GradientSwitch
@@ -53,18 +53,23 @@ def changed_names(run: Run, event: Checkpoint, function: Function, leading: Call
         (`index[0]`), sorted; empty when the recomputation reads what the forward pass read.
     """
     # What the function sets itself is its own state, not the loop's.
-    read = free_names(function.node) | (
-        own_attributes(function.node, ast.Load) - own_attributes(function.node, ast.Store)
-    )
+    read = free_names(function.node) | _own_attributes_read(function.node)
     found: set[str] = set()
     for loop in function.place.loops:
         if loop not in leading.place.loops:
             continue
         rebound = names_changed_by(loop, function.node) | own_attributes(loop, ast.Store)
         late = (read & rebound) | _changed_cells(function, loop)
-        if late and not _keeps_names(run, event, leading, loop):
+        if late and not keeps_names(run, event, leading, loop):
             found |= late
     return tuple(sorted(found))
+
+
+def _own_attributes_read(function: FunctionNode) -> frozenset[str]:
+    """The attributes of `self` that ``function`` reads when it runs, and not when it is made, as its defaults are."""
+    body: list[ast.AST] = [function.body] if isinstance(function, ast.Lambda) else [*function.body]
+    read = frozenset[str]().union(*(own_attributes(part, ast.Load) for part in body))
+    return read - own_attributes(function, ast.Store)
 
 
 def _changed_cells(function: Function, loop: Loop) -> frozenset[str]:
@@ -96,7 +101,7 @@ def names_of_later_loop(run: Run, event: Checkpoint, function: Function) -> tupl
         if not isinstance(loop, ast.For | ast.AsyncFor) or loop in function.place.loops:
             continue
         late = (read & names_in(loop.target)) | _changed_cells(function, loop)
-        if late and not _keeps_names(run, event, event.call, loop):
+        if late and not keeps_names(run, event, event.call, loop):
             found |= late
     return tuple(sorted(found))
 
@@ -129,11 +134,21 @@ def _happens_in(run: Run, event: Event, function: Function) -> bool:
 
 def _names_that_count(function: FunctionNode) -> frozenset[str]:
     """The free names of ``function`` whose values its gradients need: not only given back, or asked for form."""
+    counted = {part.id for part in _parts_that_count(function) if isinstance(part, ast.Name)}
+    return free_names(function) & counted
+
+
+def own_attributes_that_count(function: FunctionNode) -> frozenset[str]:
+    """The attributes of `self` whose values the gradients of ``function`` need, by their names alone."""
+    own = (part for part in _parts_that_count(function) if is_own_attribute(part))
+    return frozenset(part.attr for part in own if isinstance(part.ctx, ast.Load))
+
+
+def _parts_that_count(function: FunctionNode) -> list[ast.AST]:
     parts = list(all_nodes(function))
     without = {id(part) for value in returned_by(function) for part in _given_back(value)}
     without |= {id(asked) for part in parts for asked in _asked_for_form(part)}
-    counted = {part.id for part in parts if isinstance(part, ast.Name) and id(part) not in without}
-    return free_names(function) & counted
+    return [part for part in parts if id(part) not in without]
 
 
 def _given_back(value: ast.expr) -> Iterator[ast.expr]:
@@ -254,7 +269,7 @@ def _gives(value: ast.AST, means: Callable[[ast.AST], bool]) -> bool:
     return means(value) or (isinstance(value, ast.Call) and any(map(means, value.args[:1])))
 
 
-def _keeps_names(run: Run, event: Checkpoint, leading: Call, loop: Loop) -> bool:
+def keeps_names(run: Run, event: Checkpoint, leading: Call, loop: Loop) -> bool:
     """Whether the names of ``loop`` are the same in the backward pass, or no region needs them there."""
     return (
         _has_backward(run, loop)
