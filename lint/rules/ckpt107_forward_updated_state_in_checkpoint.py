@@ -1,7 +1,8 @@
 """State that the forward pass updates and uses inside a checkpointed region.
 
 ## What it does
-Flags a checkpointed region in which this file shows a `spectral_norm` layer, or methods that change one of their
+Flags a checkpointed region in which this file shows a `spectral_norm` layer, one that it gets later (in a loop over
+the modules of a model, by `model.apply`) too, or methods that change one of their
 module's buffers (in place, by index, or by assigning what is computed from it), count in one of its attributes
 (`self.calls += 1`) or leave something of their inputs in one for the next run (a memory, a recurrent state), and return
 something computed with what was there before. What the region itself resets at its start is not reported.
@@ -414,6 +415,7 @@ from ..finding import Severity
 from ..model.events import Checkpointing, TorchCheckpoint
 from ..model.needs import together
 from ..model.report import Remark, Report
+from ..model.state.normalized_modules import normalized_in
 from ..model.state.replayed_mode import may_be_replayed_in_eval
 from ..model.state.updates import moving_averages, state_updates
 
@@ -435,9 +437,9 @@ def check(run: Run) -> Iterator[Report]:
         if isinstance(event, TorchCheckpoint) and "context_fn" in event.call.kwargs:
             continue  # It may put the state back.
         training = not (run.stays_in_eval(event) or may_be_replayed_in_eval(run, event))
-        spectral = next(region.modules_of(*_SPECTRAL), None) if training else None
+        spectral = next(normalized_in(run, region, _SPECTRAL), None) if training else None
         if spectral is not None:
-            yield _report(event.node, "`spectral_norm`", spectral.call.node)
+            yield _report(event.node, "`spectral_norm`", spectral)
             continue
         update = next(state_updates(run, region, training), None)
         if update is not None:

@@ -144,7 +144,7 @@ def _answer(asked: _Asked, guard: Guard, test: ast.AST, name: str, part: Value, 
             asked.loop
         ):
             classes = [call.argument(1) for call in _calls_by_node(asked.program).get(test, ())]
-            is_one = _is_of(part, classes[0]) if len(classes) == 1 else None
+            is_one = is_of(part, classes[0]) if len(classes) == 1 else None
             return None if is_one is None else is_one is taken
         case ast.Compare(left=left, ops=[op], comparators=[_]) if what := _asked_of_class(left, asked.loop):
             other = _compared_with(guard.value, test)
@@ -203,10 +203,10 @@ def _module_of(loop: ast.For | ast.comprehension) -> str:
     return ""
 
 
-def _is_of(part: Value, classes: Value) -> bool | None:
+def is_of(part: Value, classes: Value) -> bool | None:
     """Whether ``part`` is an object of one of ``classes``."""
     if isinstance(classes, Seq):
-        answers = {_is_of(part, cls) for cls in classes.items}
+        answers = {is_of(part, cls) for cls in classes.items}
         return True if True in answers else (None if None in answers or classes.open else False)
     if isinstance(classes, Ref) and canonical(classes.name) == _MODULE:
         return True
