@@ -112,11 +112,19 @@ def _chooses_one(test: ast.AST, taken: bool, loop: ast.For) -> bool:
         case ast.Compare(left=left, ops=[ast.Lt() | ast.GtE() as operator], comparators=[right]):
             counts = not counters(loop).keys().isdisjoint(names_in(left))
             is_last = ast.unparse(left).endswith(f" + {_step(loop)}") or ast.unparse(right).endswith(" - 1")
-            return counts and is_last and isinstance(operator, ast.GtE) is taken
+            return counts and (is_last or _is_last_number(right, loop)) and isinstance(operator, ast.GtE) is taken
         case ast.Name(name):
             asked = [part.value for part in all_nodes(loop) if isinstance(part, ast.Assign) and _binds(part, name)]
             parts = _all_of(asked[0], taken) if len(asked) == 1 else ()
             return any(_chooses_one(part, taken, loop) for part in parts if isinstance(part, ast.Compare))
+    return False
+
+
+def _is_last_number(asked: ast.expr, loop: ast.For) -> bool:
+    """Whether ``asked`` is the last number of a `range` that is written out: 2 for `range(3)`."""
+    match loop.iter:
+        case ast.Call(func=ast.Name("range"), args=[ast.Constant(int(end))] | [_, ast.Constant(int(end))]):
+            return isinstance(asked, ast.Constant) and asked.value == end - 1
     return False
 
 

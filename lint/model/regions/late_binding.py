@@ -10,6 +10,7 @@ from ...facts.nodes import all_nodes, inner_nodes, is_behind, is_inside, returne
 from ...facts.objects.containers import length_of
 from ..events import AutogradGrad, Backward, Checkpoint, GradientSwitch
 from ..flow.iterations import blocks_of, happens_in_iteration, is_in_one_iteration, is_last_iteration
+from ..state.own_attributes import own_place
 from ..tensors.gradless import is_gradless
 from .free_variables import free_names
 from .loop_invariants import names_changed_by
@@ -138,10 +139,16 @@ def _names_that_count(function: FunctionNode) -> frozenset[str]:
     return free_names(function) & counted
 
 
-def own_attributes_that_count(function: FunctionNode) -> frozenset[str]:
-    """The attributes of `self` whose values the gradients of ``function`` need, by their names alone."""
-    own = (part for part in _parts_that_count(function) if is_own_attribute(part))
-    return frozenset(part.attr for part in own if isinstance(part.ctx, ast.Load))
+def own_state_that_counts(function: FunctionNode) -> frozenset[str]:
+    """What `self` holds whose values the gradients of ``function`` need, but for defaults: `level`, `ctx.level`."""
+    early = {id(part) for default in _defaults(function) for part in all_nodes(default)}
+    parts = (it for it in _parts_that_count(function) if isinstance(getattr(it, "ctx", None), ast.Load))
+    parts = (it for it in parts if id(it) not in early)
+    return frozenset(part.attr if is_own_attribute(part) else own_place(part) for part in parts)
+
+
+def _defaults(function: FunctionNode) -> list[ast.expr]:
+    return [*function.args.defaults, *(it for it in function.args.kw_defaults if it is not None)]
 
 
 def _parts_that_count(function: FunctionNode) -> list[ast.AST]:

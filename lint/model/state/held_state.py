@@ -76,11 +76,30 @@ def _counters(owner: Class) -> Iterator[str]:
                     if _is_of_numbers(change):
                         yield name
                 case ast.AugAssign(target=target, value=change) if place := own_place(target):
-                    if _is_of_numbers(change):
+                    if _is_of_numbers(change) and not _is_made_anew(cls, target):
+                        yield place
+                case ast.Assign(targets=[ast.Subscript() | ast.Attribute() as target], value=ast.BinOp() as value) if (
+                    place := own_place(target)
+                ):
+                    sides = ((value.left, value.right), (value.right, value.left))
+                    steps = any(own_place(side) == place and _is_of_numbers(other) for side, other in sides)
+                    if steps and not _is_made_anew(cls, target):
                         yield place
                 case ast.Assign(targets=[ast.Attribute(value=ast.Name(id="self"), attr=name)], value=value):
                     if _steps_on(value, name) and _is_of_numbers(value):
                         yield name
+
+
+def _is_made_anew(cls: Class, target: ast.expr) -> bool:
+    """Whether a method sets the object that ``target`` is a part of, calls it or hands it on: that may reset it."""
+    held = target.value if isinstance(target, ast.Subscript | ast.Attribute) else target
+    written = ast.unparse(held)
+    methods = [it for it in cls.node.body if isinstance(it, ast.FunctionDef) and it.name != "__init__"]
+    nodes = [node for method in methods for node in ast.walk(method)]
+    called = {id(node.func) for node in nodes if isinstance(node, ast.Call)}
+    inside = {id(it.value) for it in nodes if isinstance(it, ast.Subscript | ast.Attribute) and id(it) not in called}
+    named = (node for node in nodes if isinstance(node, ast.Attribute) and ast.unparse(node) == written)
+    return any(id(node) not in inside for node in named)
 
 
 def global_counters(function: ast.AST) -> Iterator[str]:

@@ -19,7 +19,7 @@ def is_of_self(node: ast.Attribute) -> bool:
 
 
 def own_place(node: ast.AST) -> str:
-    """Where an object or its class keeps ``node``, as text: `type(self).calls`, `self.stats["n"]`; empty for others.
+    """Where an object or its class keeps ``node``, as text: `stats["n"]` for `self.stats["n"]`; empty for others.
 
     What registers buffers keeps them as attributes: `self._buffers["mean"]` is `mean`.
     """
@@ -36,6 +36,8 @@ def own_place(node: ast.AST) -> str:
             return name
         case ast.Subscript(value=ast.Attribute(value=ast.Name(id="self"), attr=held), slice=ast.Constant(str(key))):
             return f'{held}["{key}"]'
+        case ast.Attribute(value=ast.Attribute(value=ast.Name(id="self"), attr=held), attr=name):
+            return f"{held}.{name}"
     return ""
 
 
