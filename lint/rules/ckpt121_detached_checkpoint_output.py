@@ -267,7 +267,7 @@ from ..facts.values import Attr, Element, Instance, Param, Result, options
 from ..finding import Severity
 from ..model.events import Backward, Checkpoint, Detach, TorchCheckpoint
 from ..model.flow.cuts import cuts
-from ..model.flow.entries_in_turn import cuts_entries, cuts_kept_leaf, goes_on_besides
+from ..model.flow.entries_in_turn import cuts_entries, cuts_entries_in_helper, cuts_kept_leaf, goes_on_besides
 from ..model.flow.iterations import changes_by_iteration, leaves_out_last
 from ..model.flow.own_results import (
     cuts_own_result,
@@ -373,7 +373,9 @@ def _next_segment(
 def _goes_on_in_container(run: Run, cut: Cut, event: Checkpoint) -> bool:
     """Whether the next iteration gets what is cut off out of a list or dict."""
     is_leaf = not any(run.method_calls(*_HOOKS)) and cuts_kept_leaf(run, cut.call, event.call)
-    return is_leaf or cuts_entries(run, cut.call, event.call)
+    if is_leaf or cuts_entries(run, cut.call, event.call):
+        return True
+    return not any(run.method_calls(*_HOOKS)) and cuts_entries_in_helper(run, cut.call, event.call)
 
 
 def _stored_as_leaf(run: Run, cut: Cut, source: Checkpoint) -> frozenset[str]:

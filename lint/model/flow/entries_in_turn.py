@@ -6,14 +6,18 @@ import ast
 from typing import TYPE_CHECKING
 
 from ...facts.identifiers import names_in
-from ...facts.nodes import all_nodes
+from ...facts.nodes import all_nodes, source_text
+from ...facts.straight import only_value
 from ...facts.surroundings import parents_in
+from ..calls.call_targets import call_targets
+from ..calls.put_back import given_for
+from .frames import call_beside
 from .statements import body_around
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from ...facts.values import Call
+    from ...facts.values import Call, Function
     from ..history import History
 
 
@@ -27,6 +31,8 @@ def cuts_entries(run: History, cut: Call, checkpoint: Call) -> bool:
         return False
     parents = parents_in(body_around(run, checkpoint))
     given = {name for argument in checkpoint.node.args[1:] for name in _containers(argument)}
+    if len(checkpoint.node.args) == 2:  # beside another input it is a memory
+        given.add(_container(checkpoint.node.args[1]))
     result = _stored(checkpoint.node, parents)
     if cut.node in checkpoint.node.args[1:]:
         return _container(result) in given and _container(result) != ""
@@ -39,6 +45,66 @@ def cuts_entries(run: History, cut: Call, checkpoint: Call) -> bool:
     # What reads the result besides hands it on with its gradient: `kept` is a memory beside it then.
     is_only_kept = around is not None and all(part in [*all_nodes(around)] for part in reads)
     return _container(kept) in given - {""} and is_only_kept
+
+
+def cuts_entries_in_helper(run: History, cut: Call, checkpoint: Call) -> bool:
+    """The same where a function of the program keeps what it is given: `def keep(self, h): self.kept[i] = h.detach()`.
+
+    Its caller checkpoints what it takes out of that container, and does nothing else with the result in the loop.
+    """
+    keeping, function = call_beside(run, cut, checkpoint), cut.place.function
+    if keeping is None or function is None or [*run.path_to(cut)][-2:-1] != [keeping]:
+        return False
+    if not keeping.place.loops or keeping.place.loops != checkpoint.place.loops or keeping.order < checkpoint.order:
+        return False
+    if keeping.place.deeper_than(checkpoint.place) or cut.place.guards != keeping.place.guards:
+        return False
+    result = _stored(checkpoint.node, parents_in(body_around(run, checkpoint)))
+    kept, source = _kept_in(run, cut), cut.attribute.value if cut.attribute is not None else None
+    if not isinstance(result, ast.Name) or kept is None or source is None:
+        return False
+    given = given_for(function, keeping, source)
+    if not isinstance(given, ast.Name) or given.id != result.id:
+        return False
+    if [it for it in _reads(checkpoint.place.loops[-1], result.id) if it not in [*all_nodes(keeping.node)]]:
+        return False
+    return any(_holds(run, argument, function, keeping, kept) for argument in checkpoint.node.args[1:])
+
+
+def _kept_in(run: History, cut: Call) -> ast.expr | None:
+    """The container of `kept[i] = y.detach()` and `kept.append(y.detach())`, as it is written there."""
+    match parents_in(body_around(run, cut)).get(cut.node):
+        case ast.Call(func=ast.Attribute(value=held, attr="append" | "appendleft")):
+            return held
+        case ast.Assign(targets=[ast.Subscript(value=held)], value=value) if value is cut.node:
+            return held
+    return None
+
+
+def _holds(run: History, argument: ast.expr, function: Function, keeping: Call, kept: ast.expr) -> bool:
+    """Whether ``argument``, beside the call ``keeping`` of ``function``, is an entry of what that function keeps."""
+    taken, of = _taken_from(argument), keeping.attribute.value if keeping.attribute is not None else None
+    if taken is not None and isinstance(taken, ast.Name | ast.Attribute):
+        held = given_for(function, keeping, kept) if isinstance(kept, ast.Name) else None
+        is_own = of is not None and _seen_from(kept, of) == source_text(taken)
+        return is_own or source_text(held or kept) == source_text(taken)
+    # `self.store.get(i)` beside `self.store.put(i, y)`
+    match argument:
+        case ast.Call(func=ast.Attribute(value=owner)) if of is not None and source_text(owner) == source_text(of):
+            for call in run.calls_at(argument):
+                for target in call_targets(call.func):
+                    given = only_value(target.function.node)
+                    entry = _taken_from(given) if given is not None else None
+                    return entry is not None and source_text(entry) == source_text(kept)
+    return False
+
+
+def _seen_from(kept: ast.expr, owner: ast.expr) -> str:
+    """An attribute of the object, `self.kept` in a method, as who calls `store.put(...)` writes it."""
+    match kept:
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return f"{source_text(owner)}.{name}"
+    return ""
 
 
 def cuts_kept_leaf(run: History, cut: Call, checkpoint: Call) -> bool:
@@ -139,8 +205,13 @@ def _containers(node: ast.expr) -> list[str]:
 
 
 def _container(node: ast.AST | None) -> str:
-    """`kept` of `kept[i]`."""
-    return node.value.id if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) else ""
+    """`kept` of `kept[i]`, and `self.kept` of `self.kept[i]` and `self.kept`."""
+    match node:
+        case ast.Subscript(value=ast.Name() | ast.Attribute(value=ast.Name()) as held):
+            return source_text(held)
+        case ast.Attribute(value=ast.Name(id="self")):
+            return source_text(node)
+    return ""
 
 
 def _stored(node: ast.AST, parents: Mapping[ast.AST, ast.AST]) -> ast.expr | None:

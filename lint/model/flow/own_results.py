@@ -13,6 +13,7 @@ from ...facts.values import Method
 from ..conditions.first_iteration import leaves_out_first
 from ..conditions.guards import own_guards
 from ..events import Checkpoint
+from .frames import call_beside
 from .iterations import changes_by_iteration
 from .statements import base_name, body_around, stored_under
 
@@ -106,11 +107,12 @@ def _is_marked(name: ast.Name, parts: Sequence[ast.AST]) -> bool:
 
 def is_read_beside(run: History, cut: Call, event: Call) -> bool:
     """Whether the loop around ``cut``, if there is one, does something else with what ``event`` gives."""
-    if not cut.place.loops:
+    moment = call_beside(run, cut, event) or cut
+    if not moment.place.loops:
         return True
-    own = {id(part) for node in (cut.node, event.node) for part in all_nodes(node)}
+    own = {id(part) for node in (moment.node, event.node) for part in all_nodes(node)}
     results = stored_under(run, event)
-    loads = (part for part in all_nodes(cut.place.loops[-1]) if isinstance(part, ast.Name))
+    loads = (part for part in all_nodes(moment.place.loops[-1]) if isinstance(part, ast.Name))
     return any(it.id in results and isinstance(it.ctx, ast.Load) and id(it) not in own for it in loads)
 
 
