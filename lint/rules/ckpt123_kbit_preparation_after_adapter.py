@@ -214,9 +214,17 @@ def _thaws(run: Run, prepare: KbitPrepare) -> bool:
     """Whether something behind the preparation makes parameters trainable."""
     later = [call.order for call in run.method_calls("set_adapter", "add_adapter", "enable_adapters")]
     later += [event.order for event in run.of(GradientSwitch)]
-    later += [event.order for event in run.of(AdapterAttach) if not _is_another(event.model, prepare.model)]
+    later += [event.order for event in _attached_in(run, prepare) if not _is_another(event.model, prepare.model)]
     later += [event.order for event in run.of(TrainerBuild) if event.call.written("peft_config")]
     return any(order > prepare.order for order in later)
+
+
+def _attached_in(run: Run, prepare: KbitPrepare) -> Iterator[AdapterAttach]:
+    """The adapters of the run; what a step attaches was seen when it ran, however a function of it is read alone."""
+    ran = {event.node for event in run.of(AdapterAttach) if event.place.walk == prepare.place.walk}
+    for event in run.of(AdapterAttach):
+        if event.place.walk == prepare.place.walk or event.node not in ran:
+            yield event
 
 
 def _is_another(model: Value, prepared: Value) -> bool:

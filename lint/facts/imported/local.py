@@ -15,11 +15,14 @@ MAX_HOPS = 3
 #: Shorter modules are always read: constants and options have no words to know them by.
 ALWAYS = 4_000
 #: Without one of these a short module that another one imports holds functions; options alone have none of both.
-_HOLDS_OPTIONS = ("def register", "dataclass", "NamedTuple", "BaseModel", "SimpleNamespace")
+_HOLDS_OPTIONS = (
+    *("def register", "dataclass", "NamedTuple", "BaseModel", "SimpleNamespace", "Enum"),
+    *("Config:", "Config(", "Options:", "Options(", "Settings:", "Settings("),
+)
 _HOLDS_CODE = ("def ", "class ")
 #: Without one of these a longer module decides nothing about checkpointing.
 _RELEVANT = (
-    *("checkpoint", "torch.nn", "nn.Module", "TrainingArguments", "use_reentrant"),
+    *("checkpoint", "torch.nn", "nn.Module", "import nn", ", nn\n", "TrainingArguments", "use_reentrant"),
     *("from_pretrained", "get_peft_model", "prepare_model_for_kbit_training"),
 )
 

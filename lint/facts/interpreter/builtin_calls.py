@@ -61,6 +61,7 @@ from .fluent_settings import SETTERS, are_settings, set_by_method
 from .grad_mode import STACK_METHODS, set_by_call, use_stack
 from .hyperparameters import KEEP, keep_arguments
 from .mappings import MAPPINGS
+from .reduced import reduced
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -399,6 +400,7 @@ _FUNCTIONS: dict[str, Callable[[Walk, Call], Value | None]] = {
     "builtins.any": _any_or_all,
     "builtins.all": _any_or_all,
     "functools.partial": _partial,
+    "functools.reduce": reduced,
     "builtins.dict.update": _unbound_update,
     "builtins.list": _list,
     "builtins.tuple": _list,

@@ -247,8 +247,8 @@ def _steps(passed: Value, node: ast.For | ast.AsyncFor) -> list[Value]:
         return []
     if all(map(_may_be_module, passed.items)) and switches_only(node):
         return passed.items  # What else an open list holds is switched like these.
-    are_functions = all(map(_is_function, passed.items)) and _hands_on(node)
-    is_known = not passed.open and (are_functions or all(map(_is_named, passed.items)))
+    are_functions = all(map(_has_function, passed.items)) and _hands_on(node)
+    is_known = not passed.open and (are_functions or all(map(_is_named, passed.items)) or _runs_methods(passed, node))
     return passed.items if is_known else []
 
 
@@ -291,6 +291,29 @@ def _is_function(value: Value) -> bool:
     return False
 
 
+def _has_function(value: Value) -> bool:
+    """Whether it is a function, or one with what it is given: `(wrap, {"dtype": dtype})`."""
+    match value:
+        case Seq(_, [function, *_], False):
+            return _is_function(function)
+    return _is_function(value)
+
+
+def _runs_methods(passed: Seq, node: ast.For | ast.AsyncFor) -> bool:
+    """Whether the loop runs the methods of these names: `for name in ("wrap", "shard"): getattr(self, name)()`."""
+    if not all(isinstance(item, Const) and isinstance(item.value, str) for item in passed.items):
+        return False
+    called = [part.func for body in node.body for part in all_nodes(body) if isinstance(part, ast.Call)]
+    return any(_reads_by(function, node.target) for function in called)
+
+
+def _reads_by(read: ast.expr, target: ast.expr) -> bool:
+    match read, target:
+        case ast.Call(func=ast.Name(id="getattr"), args=[_, ast.Name(id=name), *_]), ast.Name(id=step):
+            return name == step
+    return False
+
+
 def _hands_on(node: ast.For | ast.AsyncFor) -> bool:
     """Whether the functions get what there is before the loop, or one another's results: `model = stage(model)`.
 
@@ -299,12 +322,14 @@ def _hands_on(node: ast.For | ast.AsyncFor) -> bool:
     parts = [part for statement in node.body for part in all_nodes(statement)]
     dropped = {part.value for part in parts if isinstance(part, ast.Expr)}
     match node.target:
-        case ast.Name(id=step) | ast.Tuple(elts=[_, ast.Name(id=step)]):
-            pass
+        case ast.Name(id=step):
+            names = [step]
+        case ast.Tuple(elts=targets):  # `enumerate(stages)`, or functions with what they are given
+            names = [name for target in targets for name in names_in(target)]
         case _:
             return False
     others = (part for part in parts if isinstance(part, ast.Call) and part not in dropped)
-    return all(isinstance(call.func, ast.Name) and call.func.id == step for call in others)
+    return all(isinstance(call.func, ast.Name) and call.func.id in names for call in others)
 
 
 def _is_named(value: Value) -> bool:
@@ -399,7 +424,8 @@ def match_block(walk: Walk, node: ast.Match) -> bool:
             continue
         around_case = walk.place
         _capture(walk, case.pattern)
-        walk.under(Guard(test, subject, True))
+        if not fits:
+            walk.under(Guard(test, subject, True))
         if not walk.engine.execute(walk, case.body):
             ways.append(walk.scope.names)
             states.append(grad.current)

@@ -57,6 +57,8 @@ class Place(NamedTuple):
         for (call, function), (its_call, its_function) in ways:
             if call is not its_call or function is not its_function:
                 return call is its_call and call not in self.in_turn
+            if call in self.in_turn:
+                return False  # What one step calls, another one may call otherwise.
         return False
 
     def deeper_than(self, other: Place) -> bool:
