@@ -389,7 +389,7 @@ from ..model.libraries.finished_models import finished_model, trainer_may_enable
 from ..model.libraries.sharding import is_in, root
 from ..model.names import canonical
 from ..model.report import DeleteStatement, InsertBefore, Replace, Report, Rewrite
-from ..model.types import bases, is_accelerator, is_hf_model, unwrapped
+from ..model.types import bases, is_accelerator, is_hf_model, is_loaded, may_be_same_model, origins, unwrapped
 
 if TYPE_CHECKING:
     import ast
@@ -432,7 +432,10 @@ def check(run: Run) -> Iterator[Report]:
         targets = options(flag.target)
         is_late = all(_is_late(it, flag, by_hand) for it in targets)
         in_layers = not by_hand and all(map(_is_in_layers, targets)) and not _is_picked(flag)
-        enabled = any(not _is_beside(call.receiver, flag.target) for call in run.method_calls(*_METHODS))
+        enabled = any(
+            not (_is_beside(call.receiver, flag.target) or _is_another(call.receiver, flag.target))
+            for call in run.method_calls(*_METHODS)
+        )
         if enabled or not (is_late or in_layers) or equals(flag.value, True) is False:
             continue
         if not _is_read_again(run, flag) and not _is_asked_for(run, flag):
@@ -448,6 +451,15 @@ def _is_beside(enabled: Value, target: Value) -> bool:
     models = options(enabled)
     is_other = all(isinstance(it, Attr) and not is_in(target, it) and not is_in(it, target) for it in models)
     return is_other and all(root(it) is root(part) for it in models for part in options(target))
+
+
+def _is_another(enabled: Value, target: Value) -> bool:
+    """Whether ``enabled`` was loaded by itself, and so was the one with the flag ``target``: no model is in both."""
+    models = [finished_model(option) for option in options(target)]
+    return all(map(is_loaded, origins(enabled))) and all(
+        model is not None and all(map(is_loaded, origins(model))) and not may_be_same_model(enabled, model)
+        for model in models
+    )
 
 
 def _not_called(run: Run) -> Iterator[Report]:

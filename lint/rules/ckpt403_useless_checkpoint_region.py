@@ -333,25 +333,22 @@ def main(batches):
 ```
 
 ```python
-# Each frees what is computed inside of it, and a helper runs blocks as well.
+# Each frees what is computed inside of it.
 import torch.nn as nn
 import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
-def run(function, *inputs):
-    return checkpoint(function, *inputs, use_reentrant=False)
-
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.up, self.down, self.act = nn.Linear(8, 32), nn.Linear(32, 8), nn.GELU()
+        self.up, self.down = nn.Linear(8, 32), nn.Linear(32, 8)
         self.mlp = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
 
     def forward(self, x, mask):
         h = checkpoint(lambda y: F.gelu(self.up(y)), x, use_reentrant=False)
         h = checkpoint(lambda y, z: F.gelu(y * z), h, h, use_reentrant=False)
         h = checkpoint(lambda y: F.linear(y, self.up.weight.t() * mask), h, use_reentrant=False)
-        return run(self.mlp, h) + run(self.act, h)
+        return checkpoint(self.mlp, h, use_reentrant=False)
 ```
 
 ## Evidence
@@ -529,28 +526,21 @@ def _light_kind(called: Value) -> str:
 
 
 def _runs_others(run: Run, node: ast.AST) -> bool:
-    """Whether the checkpoint at ``node``, in a function that others call, also runs what is worth it."""
-    written, decided = _by_place(run)
-    beside = [event for at in written.get(node, ()) for event in decided[at]]
-    kinds = [_light_kind(entered_by(run, event)) for event in beside]
+    """Whether the checkpoint at ``node``, in a loop or a function that others call, also runs what is worth it.
+
+    A helper that does nothing but checkpoint decides nothing: what it runs is the choice of each of its callers.
+    """
+    kinds = [_light_kind(entered_by(run, event)) for event in _by_place(run).get(node, ())]
     return any(kinds) and not all(kinds)
 
 
 @lru_cache(maxsize=1)
-def _by_place(run: Run) -> tuple[dict[ast.AST, set[ast.Call]], dict[ast.Call, list[FunctionCheckpoint]]]:
-    """By the node of a checkpoint the calls that say how, and by each of these the checkpoints that it decides."""
-    written: dict[ast.AST, set[ast.Call]] = {}
-    decided: dict[ast.Call, list[FunctionCheckpoint]] = {}
+def _by_place(run: Run) -> dict[ast.AST, list[FunctionCheckpoint]]:
+    """The checkpoints by where they are asked for."""
+    found: dict[ast.AST, list[FunctionCheckpoint]] = {}
     for event in run.of(FunctionCheckpoint):
-        at = _decided_at(event)
-        written.setdefault(event.node, set()).add(at)
-        decided.setdefault(at, []).append(event)
-    return written, decided
-
-
-def _decided_at(event: FunctionCheckpoint) -> ast.Call:
-    """The call that says how to checkpoint: in a helper that gives keywords of its own, whatever its callers run."""
-    return event.call.naming if event.call.via else event.node
+        found.setdefault(event.node, []).append(event)
+    return found
 
 
 def _wrapped_whole(run: Run) -> Iterator[Report]:

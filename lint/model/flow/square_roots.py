@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from ...facts.exclusion import parts_that_hold
 from ...facts.nodes import all_nodes
-from ...facts.objects.classes import related
+from ...facts.objects.classes import method_of, related
 from ...facts.origin import origin
 from ...facts.parameters import positional_names
-from ...facts.values import equals, options
+from ...facts.values import Attr, Class, Computed, Param, Test, equals, options
 from ..calls.call_targets import call_targets
 from ..calls.constructors import constructions
 from ..calls.put_back import given_for
@@ -20,7 +20,9 @@ from ..texts.text_values import bound_in
 from .layers_in_turn import condition_of, each_of, is_layer_in_turn, list_of
 
 if TYPE_CHECKING:
-    from ...facts.values import Call, Function, Guard, Place
+    from collections.abc import Iterator
+
+    from ...facts.values import Call, Function, Guard, Place, Value
     from ..history import History
 
     _Assignment: TypeAlias = ast.Assign | ast.AnnAssign
@@ -59,10 +61,44 @@ def _asked(run: History, place: Place, guard: Guard, is_one_layer: bool) -> ast.
             continue
         for part, is_so in parts_that_hold(meant, holds):
             k = _taken_one_in(part, is_so) or _taken_by_membership(run, function, part, is_so)
-            found = _root(run, function_around(run, k), k) if k is not None and origin(k) is None else None
+            if k is None:
+                continue
+            found = _root(run, function_around(run, k), k) if origin(k) is None else None
+            found = found or _made_of_root(run, guard.value, k)
             if found is not None:
                 return found
     return None
+
+
+def _made_of_root(run: History, asked: Value, k: ast.AST) -> ast.AST | None:
+    """What makes the `k` of the condition ``asked`` of a square root, where another object holds or computes it."""
+    held = next(_values_of(asked, k), None)
+    made = [_maker(option) for option in options(held)] if held is not None else []
+    return next(iter(made), None) if made and all(_is_root_of(run, node) for node in made) else None
+
+
+def _maker(held: Value) -> ast.AST | None:
+    """The expression that makes ``held``; what a property returns of a parameter that is said to have it."""
+    match held:
+        case Attr(base=Param(annotation=Class() as cls), name=name):
+            function = method_of(cls, name)
+            return _returned_by(function) if function is not None and function.decorators else None
+    return held.node
+
+
+def _is_root_of(run: History, node: ast.AST | None) -> bool:
+    return isinstance(node, ast.expr) and _comes_of_root(run, node, node, _HOPS)
+
+
+def _values_of(asked: Value, k: ast.AST) -> Iterator[Value]:
+    """What ``k`` is where the condition ``asked`` divides by it."""
+    for option in options(asked):
+        match option:
+            case Computed(operands=[_, right], node=ast.BinOp(right=written)) if written is k:
+                yield right
+            case Computed(operands=parts) | Test(operands=parts):
+                for part in parts:
+                    yield from _values_of(part, k)
 
 
 def _built_with(run: History, function: Function | None, asked: ast.AST) -> tuple[ast.AST, Function | None] | None:
@@ -121,20 +157,18 @@ def _step(node: ast.AST) -> ast.Name | ast.Attribute | None:
     return None
 
 
-def _taken_one_in(part: ast.AST, holds: bool) -> ast.Name | ast.Attribute | None:
+def _taken_one_in(part: ast.AST, holds: bool) -> ast.expr | None:
     """The `k` of `i % k == 0` that holds, and of `i % k` that does not; None for others."""
     rest, is_one_in_k = part, not holds
     if isinstance(part, ast.Compare) and len(part.ops) == 1 and isinstance(part.ops[0], ast.Eq | ast.NotEq):
         rest, is_one_in_k = part.left, holds == isinstance(part.ops[0], ast.Eq)
     match rest:
-        case ast.BinOp(op=ast.Mod(), right=ast.Name() | ast.Attribute() as k) if is_one_in_k:
+        case ast.BinOp(op=ast.Mod(), right=k) if is_one_in_k and not isinstance(k, ast.Constant):
             return k
     return None
 
 
-def _taken_by_membership(
-    run: History, function: Function | None, part: ast.AST, holds: bool
-) -> ast.Name | ast.Attribute | None:
+def _taken_by_membership(run: History, function: Function | None, part: ast.AST, holds: bool) -> ast.expr | None:
     """The `k` of `i in range(0, n, k)` that holds, also of a set that holds such indices."""
     match part:
         case ast.Compare(ops=[ast.In() | ast.NotIn() as op], comparators=[held]) if holds == isinstance(op, ast.In):
@@ -143,7 +177,7 @@ def _taken_by_membership(
     return None
 
 
-def _taken_into(listed: ast.expr) -> ast.Name | ast.Attribute | None:
+def _taken_into(listed: ast.expr) -> ast.expr | None:
     """The `k` of a collection of the numbers that it divides."""
     condition = condition_of(listed)
     return None if condition is None else _taken_one_in(condition, True)
@@ -191,7 +225,7 @@ def _values(run: History, function: Function | None, name: ast.Name | ast.Attrib
     return [found.value for found in _assigned(run, function, name) if found.value is not None]
 
 
-def _root(run: History, function: Function | None, k: ast.Name | ast.Attribute) -> ast.AST | None:
+def _root(run: History, function: Function | None, k: ast.expr) -> ast.AST | None:
     """What makes ``k`` of a square root: the only assignment to it, or the only argument that is given for it."""
     found = _assigned(run, function, k)
     if found:
@@ -213,7 +247,7 @@ def _passed(run: History, function: Function | None, name: ast.AST) -> ast.expr 
     return found.popitem()[1] if len(found) == 1 else None
 
 
-def _assigned(run: History, function: Function | None, k: ast.Name | ast.Attribute) -> list[_Assignment]:
+def _assigned(run: History, function: Function | None, k: ast.expr) -> list[_Assignment]:
     """The assignments to ``k`` in ``function``, in the classes of its object for an attribute; else in the file."""
     tree = run.program.tree
     scopes: list[ast.AST] = [tree if function is None else function.node]

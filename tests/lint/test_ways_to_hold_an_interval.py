@@ -1,0 +1,368 @@
+"""Intervals that are square roots, which options hold or compute: properties, dataclasses, dicts."""
+
+import pytest
+from hf_ckpt.lint.analysis.check_text import check_source
+
+#: By the way: a script, what makes the square root in it, and a number instead.
+WAYS = {
+    "a property": (
+        """
+import math
+from dataclasses import dataclass
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+@dataclass
+class GPTConfig:
+    width: int = 768
+    depth: int = 24
+
+    @property
+    def stride(self):
+        return max(1, int(math.sqrt(self.depth)))
+
+class GPT(nn.Module):
+    def __init__(self, cfg: GPTConfig):
+        super().__init__()
+        self.cfg = cfg
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
+
+    def forward(self, x):
+        for index, block in enumerate(self.blocks):
+            if self.training and index % self.cfg.stride == 0:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return x
+
+if __name__ == "__main__":
+    model = GPT(GPTConfig())
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in torch.load("d.pt"):
+        model(x).sum().backward()
+        opt.step()
+""",
+        "int(math.sqrt(self.depth))",
+    ),
+    "set behind the constructor": (
+        """
+import math
+from dataclasses import dataclass
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+@dataclass
+class GPTConfig:
+    width: int = 768
+    depth: int = 24
+
+    stride: int = 0
+
+    def __post_init__(self):
+        self.stride = math.isqrt(self.depth)
+
+class GPT(nn.Module):
+    def __init__(self, cfg: GPTConfig):
+        super().__init__()
+        self.cfg = cfg
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
+
+    def forward(self, x):
+        for index, block in enumerate(self.blocks):
+            if self.training and index % self.cfg.stride == 0:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return x
+
+if __name__ == "__main__":
+    model = GPT(GPTConfig())
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in torch.load("d.pt"):
+        model(x).sum().backward()
+        opt.step()
+""",
+        "math.isqrt(self.depth)",
+    ),
+    "given to the constructor": (
+        """
+import math
+from dataclasses import dataclass
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+@dataclass
+class GPTConfig:
+    width: int = 768
+    depth: int = 24
+
+    stride: int = 4
+
+class GPT(nn.Module):
+    def __init__(self, cfg: GPTConfig):
+        super().__init__()
+        self.cfg = cfg
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
+
+    def forward(self, x):
+        for index, block in enumerate(self.blocks):
+            if self.training and index % self.cfg.stride == 0:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return x
+
+if __name__ == "__main__":
+    model = GPT(GPTConfig(stride=int(24 ** 0.5)))
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in torch.load("d.pt"):
+        model(x).sum().backward()
+        opt.step()
+""",
+        "int(24 ** 0.5)",
+    ),
+    "a cached property": (
+        """
+import math
+from functools import cached_property
+from dataclasses import dataclass
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+@dataclass
+class GPTConfig:
+    width: int = 768
+    depth: int = 24
+
+    @cached_property
+    def stride(self):
+        return max(1, int(math.sqrt(self.depth)))
+
+class GPT(nn.Module):
+    def __init__(self, cfg: GPTConfig):
+        super().__init__()
+        self.cfg = cfg
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
+
+    def forward(self, x):
+        for index, block in enumerate(self.blocks):
+            if self.training and index % self.cfg.stride == 0:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return x
+
+if __name__ == "__main__":
+    model = GPT(GPTConfig())
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in torch.load("d.pt"):
+        model(x).sum().backward()
+        opt.step()
+""",
+        "int(math.sqrt(self.depth))",
+    ),
+    "a method": (
+        """
+import math
+from dataclasses import dataclass
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+@dataclass
+class GPTConfig:
+    width: int = 768
+    depth: int = 24
+
+    def stride(self):
+        return max(1, int(math.sqrt(self.depth)))
+
+class GPT(nn.Module):
+    def __init__(self, cfg: GPTConfig):
+        super().__init__()
+        self.cfg = cfg
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
+
+    def forward(self, x):
+        for index, block in enumerate(self.blocks):
+            if self.training and index % self.cfg.stride() == 0:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return x
+
+if __name__ == "__main__":
+    model = GPT(GPTConfig())
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in torch.load("d.pt"):
+        model(x).sum().backward()
+        opt.step()
+""",
+        "int(math.sqrt(self.depth))",
+    ),
+    "a namespace": (
+        """
+import math
+from types import SimpleNamespace
+from dataclasses import dataclass
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+@dataclass
+class GPTConfig:
+    width: int = 768
+    depth: int = 24
+
+class GPT(nn.Module):
+    def __init__(self, cfg: GPTConfig):
+        super().__init__()
+        self.cfg = cfg
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
+
+    def forward(self, x):
+        for index, block in enumerate(self.blocks):
+            if self.training and index % self.cfg.stride == 0:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return x
+
+if __name__ == "__main__":
+    model = GPT(SimpleNamespace(width=8, depth=24, stride=round(math.sqrt(24))))
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in torch.load("d.pt"):
+        model(x).sum().backward()
+        opt.step()
+""",
+        "round(math.sqrt(24))",
+    ),
+    "a dict": (
+        """
+import math
+from dataclasses import dataclass
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+@dataclass
+class GPTConfig:
+    width: int = 768
+    depth: int = 24
+
+class GPT(nn.Module):
+    def __init__(self, cfg: GPTConfig):
+        super().__init__()
+        self.cfg = cfg
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg["width"]), nn.Linear(cfg["width"], cfg["width"]), nn.GELU()) for _ in range(cfg["depth"]))
+
+    def forward(self, x):
+        for index, block in enumerate(self.blocks):
+            if self.training and index % self.cfg["stride"] == 0:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return x
+
+if __name__ == "__main__":
+    model = GPT({"width": 8, "depth": 24, "stride": round(math.sqrt(24))})
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in torch.load("d.pt"):
+        model(x).sum().backward()
+        opt.step()
+""",
+        "round(math.sqrt(24))",
+    ),
+    "a property in a method": (
+        """
+import math
+from dataclasses import dataclass
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+@dataclass
+class GPTConfig:
+    width: int = 768
+    depth: int = 24
+
+    @property
+    def stride(self):
+        return max(1, int(math.sqrt(self.depth)))
+
+class GPT(nn.Module):
+    def __init__(self, cfg: GPTConfig):
+        super().__init__()
+        self.cfg = cfg
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
+
+    def picks(self, i):
+        return not i % self.cfg.stride
+
+    def forward(self, x):
+        for index, block in enumerate(self.blocks):
+            if self.picks(index):
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return x
+
+if __name__ == "__main__":
+    model = GPT(GPTConfig())
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in torch.load("d.pt"):
+        model(x).sum().backward()
+        opt.step()
+""",
+        "int(math.sqrt(self.depth))",
+    ),
+}
+HELPER = """
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)) for _ in range(4))
+        self.head = nn.Linear(8, 99)
+
+    def recompute(self, fn, *inputs):
+        return checkpoint(fn, *inputs, use_reentrant=False)
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = self.recompute(block, x)
+        return self.recompute(self.head, x)
+"""
+
+
+def codes(program: str) -> set[str]:
+    return {found.code for found in check_source(program)}
+
+
+@pytest.mark.parametrize(("script", "root"), WAYS.values(), ids=WAYS)
+def test_one_layer_in_each_interval_is_noted(script, root):
+    assert "CKPT408" in codes(script)
+
+
+@pytest.mark.parametrize(("script", "root"), WAYS.values(), ids=WAYS)
+def test_another_number_is_right(script, root):
+    assert "CKPT408" not in codes(script.replace(root, "3"))
+
+
+def test_what_a_helper_runs_is_the_choice_of_each_caller():
+    assert "CKPT403" in codes(HELPER)
+    assert "CKPT403" not in codes(HELPER.replace("return self.recompute(self.head, x)", "return self.head(x)"))
+
+
+def test_a_loop_over_light_and_other_layers_is_one_choice():
+    parts = "nn.ModuleList([nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)), nn.Linear(8, 8)])"
+    first = HELPER.index("nn.ModuleList(")
+    last = HELPER.index("\n", first)
+    right = HELPER.replace("return self.recompute(self.head, x)", "return self.head(x)")
+    assert "CKPT403" not in codes(right[:first] + parts + right[last:])
