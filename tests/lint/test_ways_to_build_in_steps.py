@@ -259,6 +259,204 @@ for fn, kw in STEPS:
     model = fn(model, **kw)
 """,
     ),
+    "objects that are called": (
+        """
+class Run:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+
+class Stage:
+    def __call__(self, run):
+        raise NotImplementedError
+
+class Adapt(Stage):
+    def __call__(self, run):
+        run.model = get_peft_model(run.model, LoraConfig(r=8))
+
+class Prepare(Stage):
+    def __call__(self, run):
+        run.model = prepare_model_for_kbit_training(run.model, use_gradient_checkpointing=False)
+
+run = Run("a")
+for stage in (Adapt(), Prepare()):
+    stage(run)
+run.model.train()
+""",
+        """
+class Run:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+
+class Stage:
+    def __call__(self, run):
+        raise NotImplementedError
+
+class Adapt(Stage):
+    def __call__(self, run):
+        run.model = get_peft_model(run.model, LoraConfig(r=8))
+
+class Prepare(Stage):
+    def __call__(self, run):
+        run.model = prepare_model_for_kbit_training(run.model, use_gradient_checkpointing=False)
+
+run = Run("a")
+for stage in (Prepare(), Adapt()):
+    stage(run)
+run.model.train()
+""",
+    ),
+    "classes of such objects": (
+        """
+class Run:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+
+class Stage:
+    def __call__(self, run):
+        raise NotImplementedError
+
+class Adapt(Stage):
+    def __call__(self, run):
+        run.model = get_peft_model(run.model, LoraConfig(r=8))
+
+class Prepare(Stage):
+    def __call__(self, run):
+        run.model = prepare_model_for_kbit_training(run.model, use_gradient_checkpointing=False)
+
+run = Run("a")
+for kind in (Adapt, Prepare):
+    kind()(run)
+run.model.train()
+""",
+        """
+class Run:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+
+class Stage:
+    def __call__(self, run):
+        raise NotImplementedError
+
+class Adapt(Stage):
+    def __call__(self, run):
+        run.model = get_peft_model(run.model, LoraConfig(r=8))
+
+class Prepare(Stage):
+    def __call__(self, run):
+        run.model = prepare_model_for_kbit_training(run.model, use_gradient_checkpointing=False)
+
+run = Run("a")
+for kind in (Prepare, Adapt):
+    kind()(run)
+run.model.train()
+""",
+    ),
+    "a list that runs them": (
+        """
+class Run:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+
+def adapt(run):
+    run.model = get_peft_model(run.model, LoraConfig(r=8))
+def prepare(run):
+    run.model = prepare_model_for_kbit_training(run.model, use_gradient_checkpointing=False)
+run = Run("a")
+[step(run) for step in (adapt, prepare)]
+run.model.train()
+""",
+        """
+class Run:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+
+def adapt(run):
+    run.model = get_peft_model(run.model, LoraConfig(r=8))
+def prepare(run):
+    run.model = prepare_model_for_kbit_training(run.model, use_gradient_checkpointing=False)
+run = Run("a")
+[step(run) for step in (prepare, adapt)]
+run.model.train()
+""",
+    ),
+    "helpers that change a run": (
+        """
+class Run:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+
+def adapt(run):
+    run.model = get_peft_model(run.model, LoraConfig(r=8))
+def prepare(run, **kw):
+    run.model = prepare_model_for_kbit_training(run.model, use_gradient_checkpointing=False)
+run = Run("a")
+from contextlib import ExitStack
+adapt(run)
+prepare(run)
+run.model.train()
+""",
+        """
+class Run:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+
+def adapt(run):
+    run.model = get_peft_model(run.model, LoraConfig(r=8))
+def prepare(run, **kw):
+    run.model = prepare_model_for_kbit_training(run.model, use_gradient_checkpointing=False)
+run = Run("a")
+from contextlib import ExitStack
+prepare(run)
+adapt(run)
+run.model.train()
+""",
+    ),
+    "composed by a loop": (
+        """
+from functools import reduce
+def compose(*fns):
+    def run(x):
+        for f in fns:
+            x = f(x)
+        return x
+    return run
+
+class Run:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+
+def adapt(m):
+    return get_peft_model(m, LoraConfig(r=8))
+def prepare(m):
+    return prepare_model_for_kbit_training(m, use_gradient_checkpointing=False)
+run = Run("a")
+flow = compose(adapt, prepare)
+run.model = flow(run.model)
+run.model.train()
+""",
+        """
+from functools import reduce
+def compose(*fns):
+    def run(x):
+        for f in fns:
+            x = f(x)
+        return x
+    return run
+
+class Run:
+    def __init__(self, name):
+        self.model = AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))
+
+def adapt(m):
+    return get_peft_model(m, LoraConfig(r=8))
+def prepare(m):
+    return prepare_model_for_kbit_training(m, use_gradient_checkpointing=False)
+run = Run("a")
+flow = compose(prepare, adapt)
+run.model = flow(run.model)
+run.model.train()
+""",
+    ),
 }
 
 

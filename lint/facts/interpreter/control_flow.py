@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ..exclusion import pattern_test
 from ..identifiers import names_in
 from ..nodes import all_nodes
-from ..objects.classes import is_plain
+from ..objects.classes import is_plain, method_of
 from ..objects.containers import iterate, length_of, named_children
 from ..objects.told_apart import keys_of
 from ..scopes import bound_names
@@ -17,6 +17,7 @@ from ..values import (
     UNKNOWN,
     Attr,
     Call,
+    Class,
     Computed,
     Const,
     Dict,
@@ -284,6 +285,10 @@ def _is_function(value: Value) -> bool:
     match value:
         case Function() | Method():
             return True
+        case Instance(cls, call) if call is not None and is_plain(cls):  # an object that is called
+            return method_of(cls, "__call__") is not None
+        case Class() if is_plain(value):  # of which each step makes one
+            return method_of(value, "__call__") is not None
         case Partial(func=function):
             return _is_function(function)
         case Ref(name):  # no class: an object of it is what a loop makes
