@@ -415,6 +415,7 @@ from ..facts.values import (
     Ref,
     Result,
     Unknown,
+    one,
     options,
 )
 from ..finding import Severity
@@ -500,7 +501,7 @@ def _useless(run: Run) -> Iterator[Report]:
         made = module.call.node if isinstance(module, Result) else module.node
         if kind and (made is None or origin(made) == origin(event.node)):  # A wrapper in a library runs other modules.
             yield Report(
-                event.node,
+                _chosen_at(run, event, module),
                 f"a checkpoint around one `{kind}` keeps the input that the layer would keep: nothing is freed and the "
                 "layer runs twice; checkpoint the block it belongs to",
                 notes=() if made is None else (Remark(made, f"the `{kind}`"),),
@@ -525,6 +526,19 @@ def _light_kind(called: Value) -> str:
     return ""
 
 
+def _chosen_at(run: Run, event: FunctionCheckpoint, module: Value) -> ast.Call:
+    """Where ``module`` is chosen: in the caller that gives it to a helper, where that runs others as well.
+
+    A helper that checkpoints under a condition of its own decides that itself.
+    """
+    chosen, way = event.node, [*run.path_to(event.call)][:-1]
+    while way and _runs_others(run, chosen) and any(one(given, module) for given in way[-1].args):
+        if not all(map(tests_training, event.place.beyond(way[-1].place))):
+            break
+        chosen = way.pop().node
+    return chosen
+
+
 def _runs_others(run: Run, node: ast.AST) -> bool:
     """Whether the checkpoint at ``node``, in a loop or a function that others call, also runs what is worth it.
 
@@ -536,10 +550,11 @@ def _runs_others(run: Run, node: ast.AST) -> bool:
 
 @lru_cache(maxsize=1)
 def _by_place(run: Run) -> dict[ast.AST, list[FunctionCheckpoint]]:
-    """The checkpoints by where they are asked for."""
+    """The checkpoints by where they are asked for, and by the calls that lead there."""
     found: dict[ast.AST, list[FunctionCheckpoint]] = {}
     for event in run.of(FunctionCheckpoint):
-        found.setdefault(event.node, []).append(event)
+        for node in {event.node, *(call.node for call in run.path_to(event.call))}:
+            found.setdefault(node, []).append(event)
     return found
 
 

@@ -366,3 +366,59 @@ def test_a_loop_over_light_and_other_layers_is_one_choice():
     last = HELPER.index("\n", first)
     right = HELPER.replace("return self.recompute(self.head, x)", "return self.head(x)")
     assert "CKPT403" not in codes(right[:first] + parts + right[last:])
+
+
+HELPERS = {
+    "an object": (
+        """
+class Recompute:
+    def __init__(self, reentrant=False):
+        self.reentrant = reentrant
+
+    def __call__(self, fn, *inputs):
+        return checkpoint(fn, *inputs, use_reentrant=self.reentrant)
+""",
+        "self.run = Recompute()",
+    ),
+    "a method of a base": (
+        """
+class Base(nn.Module):
+    def run(self, layer, *inputs):
+        if self.training:
+            return checkpoint(layer, *inputs, use_reentrant=False)
+        return layer(*inputs)
+""",
+        "pass",
+    ),
+    "a function with a switch": (
+        """
+def run(layer, x, on=True):
+    return checkpoint(layer, x, use_reentrant=False) if on else layer(x)
+""",
+        "self.run = run",
+    ),
+}
+BODY = """
+class Net(BASE):
+    def __init__(self, on):
+        super().__init__()
+        MORE
+        self.body = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8))
+        self.on, self.head = on, nn.Linear(8, 99)
+
+    def forward(self, x):
+        x = self.run(self.body, x)
+        return self.run(self.head, x)
+"""
+
+
+@pytest.mark.parametrize(("helper", "more"), HELPERS.values(), ids=HELPERS)
+def test_a_helper_that_does_more_leaves_it_to_its_callers(helper, more):
+    imports = "from torch import nn\nfrom torch.utils.checkpoint import checkpoint\n"
+    net = BODY.replace("BASE", "Base" if "Base" in helper else "nn.Module").replace("MORE", more)
+    assert "CKPT403" in codes(imports + helper + net)
+    assert "CKPT403" not in codes(
+        imports + helper + net.replace("return self.run(self.head, x)", "return self.head(x)")
+    )
+    if "on=True" in helper:
+        assert "CKPT403" not in codes(imports + helper + net.replace("head, x)", "head, x, self.on)"))
