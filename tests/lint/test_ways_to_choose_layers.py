@@ -81,7 +81,7 @@ class Stage(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(cfg.width, cfg.width, 3)
         self.norm = make_norm(cfg.norm, cfg.width)
-        self.drop = nn.Dropout(cfg.drop) if cfg.drop > 0 else nn.Identity()
+        self.drop = nn.Dropout(cfg.drop) if cfg.drop else nn.Identity()
     def forward(self, x):
         return self.drop(self.norm(self.conv(x)).relu())
 """,

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from typing import TYPE_CHECKING, Any
 
-from ..identifiers import names_in
 from ..objects.attributes import get_attribute
 from ..objects.containers import (
     GAP,
@@ -25,7 +23,6 @@ from ..objects.dicts import merge_into
 from ..objects.enums import equals_text, is_one_member, key_text
 from ..objects.numbers import ARITHMETIC, combined
 from ..objects.told_apart import is_empty_tuple
-from ..scopes import bound_names
 from ..values import (
     Choice,
     Computed,
@@ -60,13 +57,6 @@ if TYPE_CHECKING:
 
     from ..walk import Walk
 
-#: Comparisons of numbers by which is larger.
-_ORDER: dict[type[ast.cmpop], Callable[[float, float], bool]] = {
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
 #: Where `%` puts a value in.
 _PLACE = re.compile(r"%[-+ #0-9.]*[a-z]|%\(\w+\)[a-z]")
 
@@ -265,9 +255,6 @@ def _compare(walk: Walk, node: ast.Compare) -> Value:
             return Const(left == right, node)
         case [Const(left), Const(right)], ast.NotEq() | ast.IsNot():
             return Const(left != right, node)
-        case [Const(int() | float() as less), Const(int() | float() as more)], op if type(op) in _ORDER:
-            if _is_constructing(walk, node):
-                return Const(_ORDER[type(op)](less, more), node)
         case [Const(left), Seq(_, items, False)], ast.In() | ast.NotIn() as op:
             listed = [item.value for item in items if isinstance(item, Const)]
             if len(listed) == len(items):
@@ -292,15 +279,6 @@ def _is_same_member(left: Value, right: Value) -> bool | None:
         case (member, Const(str(text))) | (Const(str(text)), member):
             return equals_text(member, text)
     return is_one_member(left, right)
-
-
-def _is_constructing(walk: Walk, node: ast.Compare) -> bool:
-    """Whether a constructor asks, `if rate > 0`, for numbers that no loop around it counts: elsewhere one may grow."""
-    around = (walk.scope.node, *walk.place.callees)
-    if len(node.ops) > 1 or not any(getattr(function, "name", "") == "__init__" for function in around):
-        return False
-    names = names_in(node)
-    return not any(name in names for loop in walk.place.loops for name in bound_names(loop))
 
 
 def _is_none_of(value: Choice, text: str) -> bool:
