@@ -14,6 +14,7 @@ from ..values import (
     UNKNOWN,
     Absent,
     Arguments,
+    Attr,
     Call,
     Choice,
     Class,
@@ -68,12 +69,19 @@ def evaluate_call(walk: Walk, node: ast.Call) -> Value:
 
 
 def _each_called(called: Value) -> Iterator[tuple[Value, tuple[Guard, ...]]]:
-    """What ``called`` may be, with its conditions; a partial of one of several functions is one of several partials."""
+    """What ``called`` may be, with its conditions; a partial of a method of several objects is one of each."""
     for found, under in conditional_options(called):
-        if isinstance(found, Partial) and isinstance(found.func, Choice):
+        if isinstance(found, Partial) and isinstance(found.func, Choice) and _is_one_method(found.func):
             yield from ((Partial(func, found.call), (*under, *more)) for func, more in conditional_options(found.func))
         else:
             yield found, under
+
+
+def _is_one_method(function: Choice) -> bool:
+    """Whether all that it may be are methods of one name; of functions another library's may be the one that runs."""
+    methods = [it for it in function.options if isinstance(it, Attr | Method)]
+    names = {it.name if isinstance(it, Attr) else it.function.name for it in methods}
+    return len(names) == 1 and len(methods) == len(function.options)
 
 
 def arguments_of(walk: Walk, node: ast.Call, evaluate: Callable[[ast.expr], Value]) -> Arguments:

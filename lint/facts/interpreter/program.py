@@ -129,7 +129,22 @@ def _is_named_in_call(program: Program, cls: Class) -> bool:
 
 def _may_be_picked(program: Program, cls: Class) -> bool:
     """Whether ``cls`` may be built by another name: `BLOCKS[kind](8)` where a decorator or a dict holds it."""
-    return bool(cls.node.decorator_list) or cls.name in _names_read(program.tree)
+    return bool(cls.node.decorator_list) or cls.name in _names_held(program.tree)
+
+
+@lru_cache(maxsize=4)
+def _names_held(tree: ast.Module) -> frozenset[str]:
+    """The variables that are entries of dicts: `{"bn": Block}`, `dict(bn=Block)`, `BLOCKS["bn"] = Block`."""
+    held: list[ast.expr] = []
+    for node in all_nodes(tree):
+        match node:
+            case ast.Dict(values=values):
+                held += values
+            case ast.Call(func=ast.Name("dict"), keywords=keywords):
+                held += [keyword.value for keyword in keywords]
+            case ast.Assign(targets=[ast.Subscript()], value=value):
+                held.append(value)
+    return frozenset(it.id for it in held if isinstance(it, ast.Name))
 
 
 def _is_ready(program: Program, function: Function) -> bool:
