@@ -345,7 +345,10 @@ def _compares_with_class(check: Value) -> Reason | None:
 
 
 def _is_class(value: Value) -> bool:
-    return isinstance(value, Class) or (isinstance(value, Ref) and is_checkpointed_layer(canonical(value.name)))
+    if not isinstance(value, Ref):
+        return isinstance(value, Class)
+    name = canonical(value.name)
+    return is_checkpointed_layer(name) or (name.startswith("torch.nn.") and is_known_class(name))
 
 
 def _asks_for_others(run: Run, whole: Value, check: Value) -> Reason | None:

@@ -231,3 +231,24 @@ _MADE = {
 def test_skip_init_makes_the_module_that_it_is_given(made, found):
     program = _SKIPPED.replace("PART", made)
     assert [finding.code for finding in check_source(program, "model.py")] == found
+
+
+COMPARED = """from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import apply_activation_checkpointing
+LAYERS = (nn.TransformerEncoderLayer, nn.TransformerDecoderLayer)
+def main(loader, width):
+    model = nn.TransformerEncoder(nn.TransformerEncoderLayer(width, 2), 2)
+    apply_activation_checkpointing(model, check_fn=lambda module: {asked})
+    for x in loader:
+        model(x).mean().backward()
+"""
+
+
+@pytest.mark.parametrize("asked", ["module in LAYERS", "module is nn.TransformerEncoderLayer"])
+def test_a_module_is_none_of_torchs_classes(asked):
+    assert [finding.code for finding in check_source(COMPARED.format(asked=asked))] == ["CKPT208"]
+
+
+@pytest.mark.parametrize("asked", ["type(module) in LAYERS", "module in model.layers", "isinstance(module, LAYERS)"])
+def test_a_module_may_be_of_them(asked):
+    assert check_source(COMPARED.format(asked=asked)) == []

@@ -58,6 +58,42 @@ def codes(act, given, blocks, call):
     return {finding.code for finding in check_source(script, "net.py")}
 
 
+#: What is computed of the input, and asked.
+COMPUTED = (
+    "torch.tanh(h)",
+    "F.gelu(self.lin(h)) * 0.5",
+    "nn.functional.softmax(h, -1)",
+    "torch.exp(torch.abs(h)) + 1",
+)
+NOT_COMPUTED = ("torch.ones_like(h)", "torch.tanh(h.detach())", "torch.tanh(torch.randn(8))", "torch.round(h.data)")
+ASKS_OF_COMPUTED = """import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+class Soft(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.lin = nn.Linear(d, d)
+    def forward(self, h):
+        z = {computed}
+        q = torch.sin(z) if z.requires_grad else torch.round(z)
+        return self.lin(q)
+def run(x, d=8):
+    return checkpoint(Soft(d), x, use_reentrant=True)
+"""
+
+
+@pytest.mark.parametrize("computed", COMPUTED)
+def test_what_a_function_computes_needs_no_gradient_at_first(computed):
+    found = check_source(ASKS_OF_COMPUTED.format(computed=computed), "net.py")
+    assert [finding.code for finding in found] == ["CKPT132"]
+
+
+@pytest.mark.parametrize("computed", NOT_COMPUTED)
+def test_what_needs_none_in_both_passes(computed):
+    assert check_source(ASKS_OF_COMPUTED.format(computed=computed), "net.py") == []
+
+
 @pytest.mark.parametrize("way", BAD.values(), ids=BAD)
 def test_the_passes_take_different_branches(way):
     assert "CKPT132" in codes(*way)

@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 _PLAIN = frozenset(
     ("detach", "item", "tolist", "numpy", "size", "dim", "numel", "argmax", "bool", "long", "int", "new_zeros")
 )
+#: Functions of torch that gradients go through from their first argument.
+_FUNCTIONS = frozenset(
+    (
+        *("tanh", "sigmoid", "relu", "gelu", "silu", "elu", "leaky_relu", "softplus", "softmax", "log_softmax", "exp"),
+        *("log", "sqrt", "sin", "cos", "abs", "square", "pow", "add", "mul", "matmul", "bmm", "linear", "dropout"),
+        *("layer_norm", "group_norm", "rms_norm", "normalize", "conv1d", "conv2d", "conv3d", "clamp", "transpose"),
+    )
+)
 _ARITHMETIC = ast.Add | ast.Sub | ast.Mult | ast.Div | ast.MatMult | ast.Pow
 
 
@@ -209,6 +217,8 @@ def _computes(value: ast.expr, inputs: set[str]) -> bool:
             return method not in _PLAIN and not method.startswith("new_") and not method.endswith("_")
         case ast.Call(func=ast.Attribute(value=ast.Name("self")), args=[first, *_]):
             return _carries(first, inputs)
+        case ast.Call(func=ast.Attribute(value=ast.Name("torch" | "F") | ast.Attribute(attr="functional"), attr=name)):
+            return name in _FUNCTIONS and any(_carries(first, inputs) for first in value.args[:1])
     return False
 
 
