@@ -28,8 +28,6 @@ _OF_MODULES = frozenset(
 )
 #: Methods that go through the modules of a model.
 _MODULES = ("modules", "named_modules", "children", "named_children", "_modules")
-#: How the names of modules end that are made of others.
-_OF_OTHERS = ("ModuleList", "ModuleDict", "Sequential", "Parallel")
 _GROUPS = ast.List | ast.Tuple | ast.Starred | ast.IfExp | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.keyword
 #: More functions than this that hand a result on are not looked at.
 _HOPS = 3
