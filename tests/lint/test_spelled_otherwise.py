@@ -78,7 +78,10 @@ def test_its_neighbour_is_not(body):
     assert _found(_net(body)) == []
 
 
-@pytest.mark.parametrize(("kinds", "found"), [("(Block, nn.Linear)", []), ("(Block, Block)", ["CKPT208"])])
+@pytest.mark.parametrize(
+    ("kinds", "found"),
+    [("(Block, net[0])", []), ("(Block, nn.Linear)", ["CKPT208"]), ("(Block, Block)", ["CKPT208"])],
+)
 def test_a_module_is_none_of_several_classes(kinds, found):
     code = f"net = nn.Sequential(Block())\napply_activation_checkpointing(net, check_fn=lambda m: m in {kinds})\n"
     assert _found(_HEAD + code) == found
