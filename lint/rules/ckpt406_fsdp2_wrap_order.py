@@ -216,6 +216,7 @@ from typing import TYPE_CHECKING
 
 from ..facts.values import Absent, Attr, Const, Element, Instance, Ref, Result, Seq, Value, options, same
 from ..finding import Severity
+from ..model.conditions.guards import own_guards
 from ..model.events import ApplyCheckpointing, CheckpointWrap, Compile, Fsdp2Shard, WrapperCheckpointing
 from ..model.flow.statements import is_stored_as_item
 from ..model.frozen.frozen_inputs import path_in
@@ -367,10 +368,15 @@ def _compile_after(run: Run, wrap: WrapperCheckpointing) -> Compile | None:
         holds = root(compiling.module) is root(wrapped)
         holds = holds or any(_is_in_the_only(run, part, compiling.module) for part in options(wrap.module))
         holds = holds or _is_wrapped_block(run, compiling.module, wrap)
-        holds = holds or any(option.node is wrap.node for option in options(compiling.module))
+        holds = holds or _is_surely_one_of(compiling.module, wrap)
         if later and holds and not compiling.place.excludes(wrap.place):
             return compiling
     return None
+
+
+def _is_surely_one_of(compiled: Value, wrap: WrapperCheckpointing) -> bool:
+    """Whether the wrapper, which no switch leaves out, is among what a loop compiles."""
+    return not any(own_guards(wrap.place)) and any(option.node is wrap.node for option in options(compiled))
 
 
 def _is_wrapped_block(run: Run, module: Value, wrap: WrapperCheckpointing) -> bool:
