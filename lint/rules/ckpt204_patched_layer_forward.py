@@ -329,6 +329,7 @@ from ..facts.values import (
     same,
 )
 from ..finding import Severity
+from ..model.calls.put_in_place import function_put
 from ..model.conditions.class_names import class_names_asked
 from ..model.conditions.guards import own_guards
 from ..model.events import (
@@ -480,14 +481,8 @@ def _asks_for_layer(guard: Guard, part: Value) -> bool:
 
 def _function(value: Value) -> Function | None:
     """The function of the file that ``value`` is, bound to an object or not; None under a decorator that does more."""
-    match value:
-        case Result(call) if call.name == "types.MethodType" and call.args:
-            return _function(call.args[0])
-        case Result(call) if call.method == "__get__":
-            return _function(call.receiver)
-        case Partial(func=Function() as bound):
-            value = bound
-    return value if isinstance(value, Function) and is_run_as_written(value) else None
+    found = None if isinstance(value, Method) else function_put(value)
+    return found if found is not None and is_run_as_written(found) else None
 
 
 def _keeps_checkpoint(run: Run, function: Function) -> bool:

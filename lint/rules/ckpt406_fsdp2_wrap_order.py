@@ -214,9 +214,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..facts.values import Absent, Attr, Const, Element, Instance, Ref, Result, Seq, Value, options, same
+from ..facts.values import Absent, Attr, Const, Element, Instance, Ref, Result, Value, options, same
 from ..finding import Severity
-from ..model.conditions.guards import own_guards
+from ..model.conditions.guards import kinds_asked, own_guards
 from ..model.events import ApplyCheckpointing, CheckpointWrap, Compile, Fsdp2Shard, WrapperCheckpointing
 from ..model.flow.statements import is_stored_as_item
 from ..model.frozen.frozen_inputs import path_in
@@ -352,11 +352,7 @@ def _list_of(layer: Value) -> Attr | None:
 
 def _asks_for(guard: Guard, classes: list[Value]) -> bool:
     """Whether the condition is ``isinstance`` with one of ``classes``."""
-    value = guard.value
-    if not (guard.taken and isinstance(value, Result) and value.call.name == "builtins.isinstance"):
-        return False
-    asked = value.call.argument(1)
-    kinds = asked.items if isinstance(asked, Seq) else [asked]
+    kinds = kinds_asked(guard) if guard.taken else []
     return any(same(kind, cls) or kind is cls for kind in kinds for cls in classes)
 
 

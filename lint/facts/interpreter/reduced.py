@@ -38,9 +38,12 @@ def reduced(walk: Walk, call: Call) -> Value | None:
     passed = keys_of(given)
     if isinstance(passed, Seq) and not passed.open and not passed.optional and len(passed.items) <= FEW:
         steps = [*first, *passed.items]
-        return _in_turn(walk, call, function, steps) if steps else None
+        if not steps:
+            return None
+        walk.program.in_turn.add(_reduction(call.node).loop)
+        return _each(walk, call, function, steps)
     if first and (isinstance(passed, Seq) or is_module_list(passed)):
-        return join(first[0], _each(walk, call, function, [first[0], iterate(passed, call.node)], in_turn=False))
+        return join(first[0], _each(walk, call, function, [first[0], iterate(passed, call.node)]))
     return None
 
 
@@ -53,16 +56,10 @@ def _is_own(function: Value) -> bool:
     return False
 
 
-def _in_turn(walk: Walk, call: Call, function: Value, steps: list[Value]) -> Value:
-    return _each(walk, call, function, steps, in_turn=True)
-
-
-def _each(walk: Walk, call: Call, function: Value, steps: list[Value], in_turn: bool) -> Value:
+def _each(walk: Walk, call: Call, function: Value, steps: list[Value]) -> Value:
     outside, place, reduction = walk.scope, walk.place, _reduction(call.node)
     walk.scope = Scope(call.node, outside)
     walk.place = place._replace(loops=(*place.loops, reduction.loop))
-    if in_turn:
-        walk.program.in_turn.add(reduction.loop)
     walk.scope.bind(_STEP, function)
     held, *others = steps
     for element in others:

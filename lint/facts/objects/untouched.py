@@ -26,14 +26,14 @@ def is_just_built(walk: Walk, node: ast.AST) -> bool:
         return False
     if owner.copied_by or not _is_plain(owner.cls):
         return False
-    stores = [_stores_in(tree) for tree in walk.program.trees]
-    if any(found.by_name or node.attr in found.attributes for found in stores):
+    stores = _stores_in(walk.program.trees)
+    if stores.by_name or node.attr in stores.attributes:
         return False
     entered = walk.place.stack[-1].func
     receiver = entered.value if isinstance(entered, ast.Attribute) else None
     if receiver is owner.call.node:
         return True
-    return isinstance(receiver, ast.Name) and not any(receiver.id in found.handed_on for found in stores)
+    return isinstance(receiver, ast.Name) and receiver.id not in stores.handed_on
 
 
 def _is_plain(cls: Class) -> bool:
@@ -42,7 +42,7 @@ def _is_plain(cls: Class) -> bool:
 
 
 class _Stores(NamedTuple):
-    """What the statements of a file set."""
+    """What the statements of a program set."""
 
     #: The attributes that are set outside of constructors.
     attributes: frozenset[str]
@@ -52,11 +52,12 @@ class _Stores(NamedTuple):
     handed_on: frozenset[str]
 
 
-@lru_cache(maxsize=16)
-def _stores_in(tree: ast.AST) -> _Stores:
+@lru_cache(maxsize=4)
+def _stores_in(trees: tuple[ast.AST, ...]) -> _Stores:
     attributes, held, loaded, by_name = set[str](), set[ast.AST](), list[ast.Name](), False
-    constructed = {part for node in all_nodes(tree) if _is_constructor(node) for part in all_nodes(node)}
-    for node in all_nodes(tree):
+    nodes = [node for tree in trees for node in all_nodes(tree)]
+    constructed = {part for node in nodes if _is_constructor(node) for part in all_nodes(node)}
+    for node in nodes:
         match node:
             case ast.Attribute(value=base, attr=name):
                 by_name |= name == "__dict__"

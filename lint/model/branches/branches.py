@@ -7,6 +7,7 @@ import copy
 import re
 from typing import TYPE_CHECKING, Any
 
+from ...facts.composed import composed
 from ...facts.surroundings import parents_in
 from ..events import Checkpoint
 
@@ -215,16 +216,13 @@ def _reads(node: ast.AST, name: str, known: Mapping[str, object]) -> bool:
 
 def _decided(test: ast.expr, known: Mapping[str, object]) -> bool | None:
     """What a condition on parameters comes out as."""
-    match test:
+    return composed(test, lambda part: _part_decided(part, known))
+
+
+def _part_decided(part: ast.AST, known: Mapping[str, object]) -> bool | None:
+    match part:
         case ast.Name(id=name) if name in known:
             return bool(known[name])
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            answer = _decided(operand, known)
-            return None if answer is None else not answer
         case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(None)]):
             return (known[name] is None) is isinstance(op, ast.Is) if name in known else None
-        case ast.BoolOp(op=op, values=values):
-            answers = [_decided(value, known) for value in values]
-            stops = isinstance(op, ast.Or)
-            return stops if stops in answers else (None if None in answers else not stops)
     return None

@@ -11,6 +11,7 @@ import operator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from ...facts.composed import composed
 from ...facts.nodes import all_nodes, extent, is_inside
 from ...facts.objects.classes import ancestors
 from ...facts.origin import origin
@@ -44,18 +45,11 @@ _COMPARES: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
 def comes_out_as(run: History, test: ast.AST) -> bool | None:
     """What the condition ``test`` of a function comes out as in train mode, for every object and call; else None."""
     function = function_around(run, test)
-    return None if function is None else _truth(run, test, function)
+    return None if function is None else composed(test, lambda part: _truth(run, part, function))
 
 
 def _truth(run: History, test: ast.AST, function: Function) -> bool | None:
     match test:
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            answer = _truth(run, operand, function)
-            return None if answer is None else not answer
-        case ast.BoolOp(op=op, values=values):
-            stops = isinstance(op, ast.Or)
-            answers = {_truth(run, value, function) for value in values}
-            return stops if stops in answers else (None if None in answers else not stops)
         case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _COMPARES:
             lefts, rights = _values(run, left, function, _HOPS), _values(run, right, function, _HOPS)
             return _only(_compared(op, one, other) for one in lefts for other in rights)

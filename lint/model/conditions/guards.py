@@ -6,15 +6,16 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
+from ...facts.composed import composed
 from ...facts.exclusion import parts_that_hold
 from ...facts.nodes import is_inside
 from ...facts.origin import origin
-from ...facts.values import Test
+from ...facts.values import Result, Seq, Test
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Guard, Loop, Place
+    from ...facts.values import Guard, Loop, Place, Value
 
 #: Conditions that hold in one process.
 _OF_ONE_PROCESS = re.compile(r"main|process|rank|master|zero")
@@ -33,6 +34,15 @@ def is_optional(place: Place) -> bool:
     """Whether a switch of the run, `if args.save:`, may leave out ``place``; some process always comes to it."""
     tests = (guard.test for guard in own_guards(place))
     return any(isinstance(it, ast.Name | ast.Attribute) and not _OF_ONE_PROCESS.search(ast.unparse(it)) for it in tests)
+
+
+def kinds_asked(guard: Guard) -> list[Value]:
+    """The classes that a condition which is one `isinstance` asks for, whichever way it came out; none for others."""
+    match guard.value:
+        case Result(call) if call.name == "builtins.isinstance":
+            asked = call.argument(1)
+            return [*asked.items] if isinstance(asked, Seq) else [asked]
+    return []
 
 
 def own_loops(place: Place) -> Iterator[Loop]:
@@ -88,17 +98,14 @@ def is_tested(question: ast.AST, place: Place) -> bool:
 
 def in_mode(test: ast.AST, training: bool, *, of_any: bool = False) -> bool | None:
     """What a condition is in train or in eval mode of `self`, or ``of_any`` object; None where that does not decide."""
-    match test:
-        case ast.Attribute(value=ast.Name(id=name), attr="training") if of_any or name == "self":
-            return training
-        case ast.UnaryOp(op=ast.Not(), operand=inner):
-            answer = in_mode(inner, training, of_any=of_any)
-            return None if answer is None else not answer
-        case ast.BoolOp(op=op, values=values):
-            stops = isinstance(op, ast.Or)
-            answers = {in_mode(value, training, of_any=of_any) for value in values}
-            return stops if stops in answers else (None if None in answers else not stops)
-    return None
+
+    def ask(part: ast.AST) -> bool | None:
+        match part:
+            case ast.Attribute(value=ast.Name(id=name), attr="training") if of_any or name == "self":
+                return training
+        return None
+
+    return composed(test, ask)
 
 
 def excludes_mode(guard: Guard, training: bool, *, of_any: bool = False) -> bool:

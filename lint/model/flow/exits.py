@@ -6,6 +6,7 @@ import ast
 import builtins
 from typing import TYPE_CHECKING
 
+from ...facts.composed import composed
 from ...facts.nodes import all_nodes
 from ...facts.parameters import positional_names
 
@@ -14,7 +15,8 @@ if TYPE_CHECKING:
 
     from ...facts.values import Function
 
-_EVERYTHING = ("Exception", "BaseException")
+#: What catches every exception of torch.
+EVERYTHING = ("Exception", "BaseException")
 
 
 def raises_another(leaving: ast.stmt | None) -> bool:
@@ -56,20 +58,17 @@ def _leaving(body: Iterable[ast.stmt], given: frozenset[str]) -> tuple[bool, ast
 
 def _holds(test: ast.expr, given: frozenset[str]) -> bool | None:
     """What ``test`` is, where the parameters ``given`` hold an exception; None where that does not decide it."""
-    match test:
+    return composed(test, lambda part: _part_holds(part, given))
+
+
+def _part_holds(part: ast.AST, given: frozenset[str]) -> bool | None:
+    match part:
         case ast.Constant(value=value):
             return bool(value)
         case ast.Name(id=name) if name in given:
             return True
         case ast.Compare(left=ast.Name(id=name), ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(None)]):
             return isinstance(op, ast.IsNot) if name in given else None
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            answer = _holds(operand, given)
-            return None if answer is None else not answer
-        case ast.BoolOp(op=op, values=values):
-            stops = isinstance(op, ast.Or)
-            answers = {_holds(value, given) for value in values}
-            return stops if stops in answers else (None if None in answers else not stops)
         case ast.Call(func=ast.Name("issubclass" | "isinstance"), args=[ast.Name(id=name), kind]) if name in given:
             return _is_of(kind)
     return None
@@ -78,6 +77,6 @@ def _holds(test: ast.expr, given: frozenset[str]) -> bool | None:
 def _is_of(kind: ast.expr) -> bool | None:
     """Whether torch's exception is of ``kind``: it derives from `Exception`, and from nothing else."""
     names = [it.id if isinstance(it, ast.Name) else "" for it in (kind.elts if isinstance(kind, ast.Tuple) else [kind])]
-    if any(name in _EVERYTHING for name in names):
+    if any(name in EVERYTHING for name in names):
         return True
     return False if all(name and hasattr(builtins, name) for name in names) else None

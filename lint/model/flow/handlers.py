@@ -13,7 +13,7 @@ from ...facts.scopes import bound_names
 from ...facts.straight import only_value, straight
 from ...facts.values import Ref, Seq
 from ..wrapping.meanings import meaning
-from .exits import left_by, raises_another
+from .exits import EVERYTHING, left_by, raises_another
 from .swallowed import swallowing_block
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     _Called: TypeAlias = Callable[[ast.Call], Function | None]
 
-_EVERYTHING = ("Exception", "BaseException")
 #: Operators whose backward pass needs what they got, so that they save tensors.
 _SAVING = (ast.Mult, ast.Div, ast.MatMult, ast.Pow)
 _SUMS = ("add", "sub")
@@ -142,7 +141,7 @@ def _handler_of_end(function: Function) -> ast.ExceptHandler | None:
         return None
     for statement in reversed([*straight(body, ast.With)]):
         if isinstance(statement, ast.Try):
-            caught = next((handler for handler in statement.handlers if catches(handler, *_EVERYTHING)), None)
+            caught = next((handler for handler in statement.handlers if catches(handler, *EVERYTHING)), None)
             after = [*statement.orelse, *statement.finalbody]
             inside = any(_computes(inner) for inner in statement.body)
             fails = caught is not None and (_raises_another(caught) or _falls_back(caught))
@@ -178,7 +177,7 @@ def _swallows(exit_of: _Called, block: ast.With) -> ast.AST | None:
     for item in block.items:
         match item.context_expr:
             case ast.Call(func=ast.Name("suppress") | ast.Attribute(attr="suppress"), args=kinds) as call:
-                if any(isinstance(kind, ast.Name) and kind.id in _EVERYTHING for kind in kinds):
+                if any(isinstance(kind, ast.Name) and kind.id in EVERYTHING for kind in kinds):
                     return call
             case ast.Call() as call if (method := exit_of(call)) is not None:
                 left = left_by(method)
@@ -193,7 +192,7 @@ def _handler_around_yield(maker: Function) -> ast.ExceptHandler | None:
         return None
     for statement in straight(maker.node.body if isinstance(maker.node.body, list) else [], ast.With):
         if isinstance(statement, ast.Try) and any(isinstance(it, ast.Yield) for it in _inside(statement.body)):
-            caught = next((it for it in statement.handlers if catches(it, *_EVERYTHING)), None)
+            caught = next((it for it in statement.handlers if catches(it, *EVERYTHING)), None)
             return caught if caught is not None and _raises_another(caught) else None
     return None
 

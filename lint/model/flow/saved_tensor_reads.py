@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from ...facts.composed import composed
 from ...facts.identifiers import attributes_in
 from ...facts.nodes import all_nodes, inner_nodes
 from ...facts.objects.classes import ancestors
@@ -75,18 +76,14 @@ class _Needed:
 
     def answer(self, test: ast.AST, context: str) -> bool | None:
         """What a condition of `backward` is, whose first parameter is ``context``; None where that is open."""
-        match test:
+        return composed(test, lambda part: self._answer_of_part(part, context))
+
+    def _answer_of_part(self, part: ast.AST, context: str) -> bool | None:
+        match part:
             case ast.Subscript(value=asked, slice=ast.Constant(value=int(position))) if _asks_inputs(asked, context):
                 return self._is_needed(position)
             case ast.Call(func=ast.Name("any"), args=[asked]) if _asks_inputs(asked, context):
                 return True if any(self._is_needed(position) for position in range(len(self._given))) else None
-            case ast.UnaryOp(op=ast.Not(), operand=operand):
-                answer = self.answer(operand, context)
-                return None if answer is None else not answer
-            case ast.BoolOp(op=op, values=values):
-                stops = isinstance(op, ast.Or)
-                answers = {self.answer(value, context) for value in values}
-                return stops if stops in answers else (None if None in answers else not stops)
         return None
 
 

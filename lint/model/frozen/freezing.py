@@ -34,7 +34,7 @@ from ..tensors.tensor_values import is_operation, is_tensor
 from ..texts.given_texts import meant_at
 from ..texts.passing_names import is_named_in, name_passes_all, prefix_asked
 from ..types import same_object
-from .frozen_models import is_built_frozen, is_frozen_with_model, parts_built
+from .frozen_models import is_built_frozen, is_frozen_with_model, own_fields, parts_built
 from .module_loops import loop_over_modules
 from .named_switches import EMBEDDING, PARAMETER, WEIGHT_ONLY, comes_to, is_parameter
 
@@ -266,9 +266,8 @@ def may_be_frozen(run: History, *modules: Value) -> bool:
 
 def own_parameters(module: Value) -> Iterator[Value]:
     """The parameters that an object of the program has by itself: `self.scale = nn.Parameter(torch.ones(8))`."""
-    for owner in (module.cls, *ancestors(module.cls)) if isinstance(module, Instance) else ():
-        for held in owner.fields.values():
-            yield from (it for it in options(held) if is_parameter(it))
+    for held in own_fields(module) if isinstance(module, Instance) else ():
+        yield from filter(is_parameter, options(held))
 
 
 def _is_taken_back(run: History, switch: GradientSwitch, modules: tuple[Value, ...]) -> bool:
@@ -323,8 +322,7 @@ def _comes_too_soon(run: History, switch: GradientSwitch, modules: tuple[Value, 
 
 def _with_fields(module: Value) -> Iterator[Value]:
     yield module
-    for owner in (module.cls, *ancestors(module.cls)) if isinstance(module, Instance) else ():
-        yield from owner.fields.values()
+    yield from own_fields(module) if isinstance(module, Instance) else ()
 
 
 def _is_built_once(run: History, cls: Class) -> bool:

@@ -106,7 +106,7 @@ def _built_before(run: History, model: Instance, switch: GradientSwitch) -> Iter
 
 def parts_built(model: Instance) -> set[ast.AST]:
     """The calls that built the modules in ``model``, those in containers and in modules of the program too."""
-    found, seen, left = set[ast.AST](), set[int](), [*_fields(model)]
+    found, seen, left = set[ast.AST](), set[int](), [*own_fields(model)]
     while left:
         value = left.pop()
         if id(value) in seen:
@@ -114,7 +114,7 @@ def parts_built(model: Instance) -> set[ast.AST]:
         seen.add(id(value))
         match value:
             case Instance():
-                left += _fields(value)
+                left += own_fields(value)
             case Result(call) if container_kind(value):
                 left += _listed((*call.args, *call.spread, *call.kwargs.values()))
             case Result(call):
@@ -125,7 +125,8 @@ def parts_built(model: Instance) -> set[ast.AST]:
     return found
 
 
-def _fields(module: Instance) -> Iterator[Value]:
+def own_fields(module: Instance) -> Iterator[Value]:
+    """What the attributes of an object of the program may hold."""
     for owner in (module.cls, *ancestors(module.cls)):
         yield from owner.fields.values()
 

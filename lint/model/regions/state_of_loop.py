@@ -9,7 +9,7 @@ from ...facts.identifiers import is_own_attribute, names_in
 from ...facts.nodes import all_nodes
 from ...facts.objects.classes import is_torch_module, related
 from ...facts.parameters import positional_names
-from ...facts.values import Function, Instance, Method, Partial, Value, one, options
+from ...facts.values import Call, Function, Instance, Method, Partial, Value, one, options
 from ..state.own_attributes import own_place
 from ..state.updates import computes_with
 from ..types import unwrapped
@@ -19,7 +19,7 @@ from .loop_invariants import names_changed_by
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from ...facts.values import Call, Class, FunctionNode, Loop
+    from ...facts.values import Class, FunctionNode, Loop
     from ...facts.walk import Write
     from ..events import Checkpoint
     from ..run import Run
@@ -146,15 +146,12 @@ def _names_behind(write: Write, moment: Call | Write) -> tuple[frozenset[str], f
     target = names_in(write.target.value) if write.target is not None else frozenset(("self",))
     written = write.written
     value = names_in(written) if written is not None else frozenset[str]()
-    if moment is write or not isinstance(moment.node, ast.Call):
+    if not isinstance(moment, Call):
         return target, value
     function = write.place.function
     given: dict[str, ast.expr] = {}
     if function is not None and moment.node is write.place.stack[-1]:
-        is_method = function.owner is not None
-        names = positional_names(function.node)[is_method:]
-        given = dict(zip(names, moment.node.args, strict=False))
-        given |= {word.arg: word.value for word in moment.node.keywords if word.arg is not None}
+        given = moment.written_arguments(positional_names(function.node)[function.owner is not None :])
     called = names_in(moment.node.func.value) if isinstance(moment.node.func, ast.Attribute) else frozenset[str]()
     behind = [
         frozenset[str]().union(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...facts.composed import composed
 from ...facts.identifiers import names_in
 from ...facts.parameters import positional_names
 from ...facts.values import Element, Function, Instance, Result, Value, one, options
@@ -138,19 +139,16 @@ def _is_in(part: Value, tree: _Tree) -> bool:
 
 def _comes_to(run: Run, call: Call, part: Result) -> bool:
     """Whether the conditions around ``call`` in its function choose ``part`` by its class, or nothing."""
-    return all(_holds(run, guard.test, part) is guard.taken for guard in own_guards(call.place))
+
+    def ask(test: ast.AST) -> bool | None:
+        return _is_so(run, test, part)
+
+    return all(composed(guard.test, ask) is guard.taken for guard in own_guards(call.place))
 
 
-def _holds(run: Run, test: ast.AST, part: Result) -> bool | None:
+def _is_so(run: Run, test: ast.AST, part: Result) -> bool | None:
     """Whether ``test`` is true of the module ``part``; None where it asks for anything but its class."""
     match test:
-        case ast.UnaryOp(op=ast.Not(), operand=inner):
-            answer = _holds(run, inner, part)
-            return None if answer is None else not answer
-        case ast.BoolOp(op=op, values=values):
-            ends = isinstance(op, ast.Or)
-            answers = {_holds(run, value, part) for value in values}
-            return ends if ends in answers else (None if None in answers else not ends)
         case ast.Call(func=ast.Name("isinstance"), args=[_, _]):
             answers = {is_of(part, call.argument(1)) for call in run.calls_at(test)}
             return answers.pop() if len(answers) == 1 else None

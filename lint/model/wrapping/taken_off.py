@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ...facts.objects.containers import container_kind, elements
-from ...facts.values import Attr, Const, Element, Ref, Result, Seq, Value, options
+from ...facts.values import Attr, Const, Element, Ref, Value, options
+from ..conditions.guards import kinds_asked
 from ..flow.mentions import attributes_named
 from ..libraries.sharding import root
 
@@ -104,12 +105,7 @@ def _replacements(run: Run) -> Iterator[_Replacement]:
 
 
 def _asks_for_wrapper(guard: Guard) -> bool:
-    value = guard.value
-    if not (isinstance(value, Result) and value.call.name == "builtins.isinstance"):
-        return False
-    asked = value.call.argument(1)
-    kinds = asked.items if isinstance(asked, Seq) else [asked]
-    return any(isinstance(kind, Ref) and kind.name.endswith(_WRAPPERS) for kind in kinds)
+    return any(isinstance(kind, Ref) and kind.name.endswith(_WRAPPERS) for kind in kinds_asked(guard))
 
 
 def _is_plain_part(value: Value, whole: Value) -> bool:

@@ -62,15 +62,19 @@ def _replaces_children(wrap: CheckpointWrap, function: FunctionNode) -> bool:
     if not isinstance(loop, ast.For) or _parent_of_children(loop.iter) not in parameters:
         return False
     child = _last_name(loop.target)
-    given = wrap.node.args[0] if wrap.node.args else None
+    given = _wrapped_by(wrap)
     is_child = given is not None and (_is_named(given, child) or _calls_itself(given, function, child))
     recurses = any(_calls_itself(part, function, child) for part in _unconditional(loop.body, child))
     return is_child and recurses and _is_put_back(wrap.node, parents_in(function))
 
 
+def _wrapped_by(wrap: CheckpointWrap) -> ast.expr | None:
+    return next(iter(wrap.node.args), None)
+
+
 def _gives_back(wrap: CheckpointWrap, function: FunctionNode) -> bool:
     """A loop that does `setattr(module, name, wrap_all(child))`, and `return wrapper(module)` behind it."""
-    given = wrap.node.args[0] if wrap.node.args else None
+    given = _wrapped_by(wrap)
     if not isinstance(given, ast.Name) or given.id not in positional_names(function):
         return False
     if not any(value is wrap.node for value in returned_by(function)) or any(own_loops(wrap.place)):
@@ -93,7 +97,7 @@ def _replaces_in_loop(run: Run, wrap: CheckpointWrap) -> bool:
     Or in two loops, over all modules and the children of each. In the order of the model the parent that is found by
     its name is the wrapper already, and nothing runs what that is given.
     """
-    given = wrap.node.args[0] if wrap.node.args else None
+    given = _wrapped_by(wrap)
     loops = [loop for loop in own_loops(wrap.place) if isinstance(loop, ast.For)]
     is_of_all = [loop for loop in loops if _goes_through_modules(loop.iter)]
     if not is_of_all or not isinstance(given, ast.Name):
