@@ -3,12 +3,9 @@
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
 
-#: By the way: a script, what makes the square root in it, and a number instead.
-WAYS = {
-    "a property": (
-        """
+SCRIPT = """
 import math
-from dataclasses import dataclass
+IMPORTSfrom dataclasses import dataclass
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -17,307 +14,92 @@ from torch.utils.checkpoint import checkpoint
 class GPTConfig:
     width: int = 768
     depth: int = 24
+OPTIONS
+class GPT(nn.Module):
+    def __init__(self, cfg: GPTConfig):
+        super().__init__()
+        self.cfg = cfg
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
+METHODS
+    def forward(self, x):
+        for index, block in enumerate(self.blocks):
+            if CHOSEN:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        return x
 
-    @property
+if __name__ == "__main__":
+    model = GPT(GIVEN)
+    opt = torch.optim.SGD(model.parameters(), 0.1)
+    for x, y in torch.load("d.pt"):
+        model(x).sum().backward()
+        opt.step()
+"""
+STRIDE = """
     def stride(self):
         return max(1, int(math.sqrt(self.depth)))
+"""
+PROPERTY = f"\n    @property{STRIDE}"
 
-class GPT(nn.Module):
-    def __init__(self, cfg: GPTConfig):
-        super().__init__()
-        self.cfg = cfg
-        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
 
-    def forward(self, x):
-        for index, block in enumerate(self.blocks):
-            if self.training and index % self.cfg.stride == 0:
-                x = checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
-        return x
+def model(
+    options: str = "",
+    given: str = "GPTConfig()",
+    chosen: str = "self.training and index % self.cfg.stride == 0",
+    methods: str = "",
+    imports: str = "",
+) -> str:
+    """A model, the ``options`` of its configuration, what it is ``given``, and when a layer is ``chosen``."""
+    parts = {"IMPORTS": imports, "OPTIONS": options, "METHODS": methods, "CHOSEN": chosen, "GIVEN": given}
+    script = SCRIPT
+    for name, text in parts.items():
+        script = script.replace(name, text)
+    return script
 
-if __name__ == "__main__":
-    model = GPT(GPTConfig())
-    opt = torch.optim.SGD(model.parameters(), 0.1)
-    for x, y in torch.load("d.pt"):
-        model(x).sum().backward()
-        opt.step()
-""",
-        "int(math.sqrt(self.depth))",
-    ),
+
+def of_dict(script: str) -> str:
+    for name in ("width", "depth", "stride"):
+        script = script.replace(f"cfg.{name}", f'cfg["{name}"]')
+    return script
+
+
+#: By the way: a script, what makes the square root in it, and a number instead.
+WAYS = {
+    "a property": (model(PROPERTY), "int(math.sqrt(self.depth))"),
     "set behind the constructor": (
-        """
-import math
-from dataclasses import dataclass
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-@dataclass
-class GPTConfig:
-    width: int = 768
-    depth: int = 24
-
-    stride: int = 0
-
-    def __post_init__(self):
-        self.stride = math.isqrt(self.depth)
-
-class GPT(nn.Module):
-    def __init__(self, cfg: GPTConfig):
-        super().__init__()
-        self.cfg = cfg
-        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
-
-    def forward(self, x):
-        for index, block in enumerate(self.blocks):
-            if self.training and index % self.cfg.stride == 0:
-                x = checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
-        return x
-
-if __name__ == "__main__":
-    model = GPT(GPTConfig())
-    opt = torch.optim.SGD(model.parameters(), 0.1)
-    for x, y in torch.load("d.pt"):
-        model(x).sum().backward()
-        opt.step()
-""",
+        model("\n    stride: int = 0\n\n    def __post_init__(self):\n        self.stride = math.isqrt(self.depth)\n"),
         "math.isqrt(self.depth)",
     ),
     "given to the constructor": (
-        """
-import math
-from dataclasses import dataclass
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-@dataclass
-class GPTConfig:
-    width: int = 768
-    depth: int = 24
-
-    stride: int = 4
-
-class GPT(nn.Module):
-    def __init__(self, cfg: GPTConfig):
-        super().__init__()
-        self.cfg = cfg
-        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
-
-    def forward(self, x):
-        for index, block in enumerate(self.blocks):
-            if self.training and index % self.cfg.stride == 0:
-                x = checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
-        return x
-
-if __name__ == "__main__":
-    model = GPT(GPTConfig(stride=int(24 ** 0.5)))
-    opt = torch.optim.SGD(model.parameters(), 0.1)
-    for x, y in torch.load("d.pt"):
-        model(x).sum().backward()
-        opt.step()
-""",
+        model("\n    stride: int = 4\n", "GPTConfig(stride=int(24 ** 0.5))"),
         "int(24 ** 0.5)",
     ),
     "a cached property": (
-        """
-import math
-from functools import cached_property
-from dataclasses import dataclass
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-@dataclass
-class GPTConfig:
-    width: int = 768
-    depth: int = 24
-
-    @cached_property
-    def stride(self):
-        return max(1, int(math.sqrt(self.depth)))
-
-class GPT(nn.Module):
-    def __init__(self, cfg: GPTConfig):
-        super().__init__()
-        self.cfg = cfg
-        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
-
-    def forward(self, x):
-        for index, block in enumerate(self.blocks):
-            if self.training and index % self.cfg.stride == 0:
-                x = checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
-        return x
-
-if __name__ == "__main__":
-    model = GPT(GPTConfig())
-    opt = torch.optim.SGD(model.parameters(), 0.1)
-    for x, y in torch.load("d.pt"):
-        model(x).sum().backward()
-        opt.step()
-""",
+        model(f"\n    @cached_property{STRIDE}", imports="from functools import cached_property\n"),
         "int(math.sqrt(self.depth))",
     ),
     "a method": (
-        """
-import math
-from dataclasses import dataclass
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-@dataclass
-class GPTConfig:
-    width: int = 768
-    depth: int = 24
-
-    def stride(self):
-        return max(1, int(math.sqrt(self.depth)))
-
-class GPT(nn.Module):
-    def __init__(self, cfg: GPTConfig):
-        super().__init__()
-        self.cfg = cfg
-        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
-
-    def forward(self, x):
-        for index, block in enumerate(self.blocks):
-            if self.training and index % self.cfg.stride() == 0:
-                x = checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
-        return x
-
-if __name__ == "__main__":
-    model = GPT(GPTConfig())
-    opt = torch.optim.SGD(model.parameters(), 0.1)
-    for x, y in torch.load("d.pt"):
-        model(x).sum().backward()
-        opt.step()
-""",
+        model(STRIDE, chosen="self.training and index % self.cfg.stride() == 0"),
         "int(math.sqrt(self.depth))",
     ),
     "a namespace": (
-        """
-import math
-from types import SimpleNamespace
-from dataclasses import dataclass
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-@dataclass
-class GPTConfig:
-    width: int = 768
-    depth: int = 24
-
-class GPT(nn.Module):
-    def __init__(self, cfg: GPTConfig):
-        super().__init__()
-        self.cfg = cfg
-        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
-
-    def forward(self, x):
-        for index, block in enumerate(self.blocks):
-            if self.training and index % self.cfg.stride == 0:
-                x = checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
-        return x
-
-if __name__ == "__main__":
-    model = GPT(SimpleNamespace(width=8, depth=24, stride=round(math.sqrt(24))))
-    opt = torch.optim.SGD(model.parameters(), 0.1)
-    for x, y in torch.load("d.pt"):
-        model(x).sum().backward()
-        opt.step()
-""",
+        model(
+            given="SimpleNamespace(width=8, depth=24, stride=round(math.sqrt(24)))",
+            imports="from types import SimpleNamespace\n",
+        ),
         "round(math.sqrt(24))",
     ),
     "a dict": (
-        """
-import math
-from dataclasses import dataclass
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-@dataclass
-class GPTConfig:
-    width: int = 768
-    depth: int = 24
-
-class GPT(nn.Module):
-    def __init__(self, cfg: GPTConfig):
-        super().__init__()
-        self.cfg = cfg
-        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg["width"]), nn.Linear(cfg["width"], cfg["width"]), nn.GELU()) for _ in range(cfg["depth"]))
-
-    def forward(self, x):
-        for index, block in enumerate(self.blocks):
-            if self.training and index % self.cfg["stride"] == 0:
-                x = checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
-        return x
-
-if __name__ == "__main__":
-    model = GPT({"width": 8, "depth": 24, "stride": round(math.sqrt(24))})
-    opt = torch.optim.SGD(model.parameters(), 0.1)
-    for x, y in torch.load("d.pt"):
-        model(x).sum().backward()
-        opt.step()
-""",
+        of_dict(model(given='{"width": 8, "depth": 24, "stride": round(math.sqrt(24))}')),
         "round(math.sqrt(24))",
     ),
     "a property in a method": (
-        """
-import math
-from dataclasses import dataclass
-import torch
-from torch import nn
-from torch.utils.checkpoint import checkpoint
-
-@dataclass
-class GPTConfig:
-    width: int = 768
-    depth: int = 24
-
-    @property
-    def stride(self):
-        return max(1, int(math.sqrt(self.depth)))
-
-class GPT(nn.Module):
-    def __init__(self, cfg: GPTConfig):
-        super().__init__()
-        self.cfg = cfg
-        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(cfg.width), nn.Linear(cfg.width, cfg.width), nn.GELU()) for _ in range(cfg.depth))
-
-    def picks(self, i):
-        return not i % self.cfg.stride
-
-    def forward(self, x):
-        for index, block in enumerate(self.blocks):
-            if self.picks(index):
-                x = checkpoint(block, x, use_reentrant=False)
-            else:
-                x = block(x)
-        return x
-
-if __name__ == "__main__":
-    model = GPT(GPTConfig())
-    opt = torch.optim.SGD(model.parameters(), 0.1)
-    for x, y in torch.load("d.pt"):
-        model(x).sum().backward()
-        opt.step()
-""",
+        model(
+            PROPERTY,
+            chosen="self.picks(index)",
+            methods="\n    def picks(self, i):\n        return not i % self.cfg.stride\n",
+        ),
         "int(math.sqrt(self.depth))",
     ),
 }

@@ -1,5 +1,7 @@
 """Ways to set how much the adapters in the layers of a model count, between its forward and its backward pass."""
 
+from textwrap import indent
+
 import pytest
 from hf_ckpt.lint.analysis.check_text import check_source
 
@@ -32,324 +34,101 @@ def main(beta=0.1):
 
 main()
 """
-CHANGED = {
-    "a helper": """\
-def at_strength(model, strength, batch):
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.set_scale("default", strength)
-    return sequence_logps(model, batch)
+#: How a loop goes through the layers with adapters, and sets something of each.
+LAYERS = """\
+for module in model.modules():
+    if isinstance(module, LoraLayer):
+        {sets}
+"""
+NAMED = """\
+for name, module in model.named_modules():
+    if "lora" in name and hasattr(module, "set_scale"):
+        {sets}
+"""
+SKIPPED = """\
+for module in model.modules():
+    if not isinstance(module, LoraLayer):
+        continue
+    {sets}
+"""
+LISTED = """\
+layers = [m for m in model.modules() if isinstance(m, LoraLayer)]
+for layer in layers:
+    {sets}
+"""
+SCALE = 'module.set_scale("default", strength)'
 
-def dpo_loss(model, batch, beta):
-    chosen, rejected = at_strength(model, 1.0, batch)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = at_strength(model, 0.0, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
 
-""",
-    "h_scaling": """\
-def at_strength(model, strength, batch):
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.scaling["default"] = strength
-    return sequence_logps(model, batch)
+def each(sets: str) -> str:
+    return LAYERS.format(sets=sets)
 
-def dpo_loss(model, batch, beta):
-    chosen, rejected = at_strength(model, 1.0, batch)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = at_strength(model, 0.0, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
 
-""",
-    "h_named": """\
-def at_strength(model, strength, batch):
-    for name, module in model.named_modules():
-        if "lora" in name and hasattr(module, "set_scale"):
-            module.set_scale("default", strength)
-    return sequence_logps(model, batch)
+def policy(call: str = "sequence_logps(model, batch)") -> str:
+    return f"chosen, rejected = {call}\n"
 
-def dpo_loss(model, batch, beta):
-    chosen, rejected = at_strength(model, 1.0, batch)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = at_strength(model, 0.0, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
 
-""",
-    "h_continue": """\
-def at_strength(model, strength, batch):
-    for module in model.modules():
-        if not isinstance(module, LoraLayer):
-            continue
-        module.set_scale("default", strength)
-    return sequence_logps(model, batch)
+def reference(call: str = "sequence_logps(model, batch)") -> str:
+    return f"with torch.no_grad():\n    ref_chosen, ref_rejected = {call}\n"
 
-def dpo_loss(model, batch, beta):
-    chosen, rejected = at_strength(model, 1.0, batch)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = at_strength(model, 0.0, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
 
-""",
-    "i_scale": """\
-def dpo_loss(model, batch, beta):
-    chosen, rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.set_scale("default", 0.0)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
+def loss_of(*steps: str) -> str:
+    """The loss, of these ``steps``."""
+    margin = "margin = (chosen - ref_chosen) - (rejected - ref_rejected)\nreturn -F.logsigmoid(beta * margin).mean()\n"
+    return "def dpo_loss(model, batch, beta):\n" + indent("".join((*steps, margin)), " " * 4) + "\n"
 
-""",
-    "i_scaling": """\
-def dpo_loss(model, batch, beta):
-    chosen, rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.scaling["default"] = 0.0
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
 
-""",
-    "i_enable": """\
-def dpo_loss(model, batch, beta):
-    chosen, rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.enable_adapters(False)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
+def helper(loop: str = LAYERS, sets: str = SCALE) -> str:
+    """A function that sets the strength of the layers and runs the model."""
+    body = indent(loop.format(sets=sets), " " * 4)
+    return f"def at_strength(model, strength, batch):\n{body}    return sequence_logps(model, batch)\n\n"
 
-""",
-    "i_dis": """\
-def dpo_loss(model, batch, beta):
-    chosen, rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module._disable_adapters = True
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
 
-""",
-    "h_split": """\
-def scale_to(model, strength):
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.set_scale("default", strength)
+def by_helper(loop: str = LAYERS, sets: str = SCALE) -> str:
+    return helper(loop, sets) + loss_of(policy(AT_ONE), reference(AT_ZERO))
 
-def dpo_loss(model, batch, beta):
-    scale_to(model, 1)
-    chosen, rejected = sequence_logps(model, batch)
-    scale_to(model, 0)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
 
-""",
-    "h_list": """\
-def scale_to(model, strength):
-    layers = [m for m in model.modules() if isinstance(m, LoraLayer)]
-    for layer in layers:
-        layer.set_scale("default", strength)
+def by_setter(loop: str, sets: str) -> str:
+    """The same with a function that only sets it."""
+    setter = f"def scale_to(model, strength):\n{indent(loop.format(sets=sets), ' ' * 4)}\n"
+    return setter + loss_of("scale_to(model, 1)\n", policy(), "scale_to(model, 0)\n", reference())
 
-def dpo_loss(model, batch, beta):
-    scale_to(model, 1)
-    chosen, rejected = sequence_logps(model, batch)
-    scale_to(model, 0)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
 
-""",
+AT_ONE, AT_ZERO = "at_strength(model, 1.0, batch)", "at_strength(model, 0.0, batch)"
+#: What takes the adapters out, and what takes that back.
+IN_PLACE = {
+    "set_scale": ('module.set_scale("default", 0.0)', 'module.set_scale("default", 1.0)'),
+    "scaling": ('module.scaling["default"] = 0.0', 'module.scaling["default"] = 2.0'),
+    "enable_adapters": ("module.enable_adapters(False)", "module.enable_adapters(True)"),
+    "_disable_adapters": ("module._disable_adapters = True", "module._disable_adapters = False"),
 }
-RIGHT = {
-    "i_scale": """\
-def dpo_loss(model, batch, beta):
-    chosen, rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.set_scale("default", 0.0)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.set_scale("default", 1.0)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
-    "i_scaling": """\
-def dpo_loss(model, batch, beta):
-    chosen, rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.scaling["default"] = 0.0
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.scaling["default"] = 2.0
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
-    "i_enable": """\
-def dpo_loss(model, batch, beta):
-    chosen, rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.enable_adapters(False)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.enable_adapters(True)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
-    "i_dis": """\
-def dpo_loss(model, batch, beta):
-    chosen, rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module._disable_adapters = True
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module._disable_adapters = False
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
-    "h_same": """\
-def at_strength(model, strength, batch):
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.set_scale("default", strength)
-    return sequence_logps(model, batch)
-
-def dpo_loss(model, batch, beta):
-    chosen, rejected = at_strength(model, 1.0, batch)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = at_strength(model, 1.0, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
-    "order": """\
-def at_strength(model, strength, batch):
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.set_scale("default", strength)
-    return sequence_logps(model, batch)
-
-def dpo_loss(model, batch, beta):
-    with torch.no_grad():
-        ref_chosen, ref_rejected = at_strength(model, 0.0, batch)
-    chosen, rejected = at_strength(model, 1.0, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
-    "back": """\
-def at_strength(model, strength, batch):
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.set_scale("default", strength)
-    return sequence_logps(model, batch)
-
+BACK = """\
 def back(model):
     for m in model.modules():
         if hasattr(m, "set_scale"):
             m.set_scale("default", 1.0)
 
-def dpo_loss(model, batch, beta):
-    chosen, rejected = at_strength(model, 1.0, batch)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = at_strength(model, 0.0, batch)
-    back(model)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
-    "back2": """\
-def at_strength(model, strength, batch):
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.set_scale("default", strength)
-    return sequence_logps(model, batch)
-
-def dpo_loss(model, batch, beta):
-    chosen, rejected = at_strength(model, 1.0, batch)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = at_strength(model, 0.0, batch)
-    with torch.no_grad():
-        at_strength(model, 1.0, batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
-    "saved": """\
-def dpo_loss(model, batch, beta):
-    chosen, rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.kept = module.scaling["default"]
-            module.scaling["default"] = 0.0
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.scaling["default"] = module.kept
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
-    "saved2": """\
-def dpo_loss(model, batch, beta):
-    chosen, rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.scale_layer(0.0)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = sequence_logps(model, batch)
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.unscale_layer()
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
-    "one that is not known": """\
-def at_strength(model, strength, batch):
-    for module in model.modules():
-        if isinstance(module, LoraLayer):
-            module.set_scale("default", strength)
-    return sequence_logps(model, batch)
-
-def dpo_loss(model, batch, beta):
-    chosen, rejected = at_strength(model, 1.0, batch)
-    with torch.no_grad():
-        ref_chosen, ref_rejected = at_strength(model, batch["strength"], batch)
-    margin = (chosen - ref_chosen) - (rejected - ref_rejected)
-    return -F.logsigmoid(beta * margin).mean()
-
-""",
+"""
+KEEP = 'module.kept = module.scaling["default"]\n        module.scaling["default"] = 0.0'
+CHANGED = {
+    "a helper": by_helper(),
+    "a helper, scaling": by_helper(sets='module.scaling["default"] = strength'),
+    "a helper, by names": by_helper(NAMED),
+    "a helper that skips": by_helper(SKIPPED),
+    **{way: loss_of(policy(), each(out), reference()) for way, (out, _) in IN_PLACE.items()},
+    "a setter": by_setter(LAYERS, SCALE),
+    "a setter, a list": by_setter(LISTED, 'layer.set_scale("default", strength)'),
+}
+RIGHT = {
+    **{way: loss_of(policy(), each(out), reference(), each(back)) for way, (out, back) in IN_PLACE.items()},
+    "the same strength": helper() + loss_of(policy(AT_ONE), reference(AT_ONE)),
+    "the reference first": helper() + loss_of(reference(AT_ZERO), policy(AT_ONE)),
+    "taken back by a function": helper() + BACK + loss_of(policy(AT_ONE), reference(AT_ZERO), "back(model)\n"),
+    "taken back by the helper": helper()
+    + loss_of(policy(AT_ONE), reference(AT_ZERO), f"with torch.no_grad():\n    {AT_ONE}\n"),
+    "a kept strength": loss_of(policy(), each(KEEP), reference(), each('module.scaling["default"] = module.kept')),
+    "scale_layer": loss_of(policy(), each("module.scale_layer(0.0)"), reference(), each("module.unscale_layer()")),
+    "one that is not known": helper()
+    + loss_of(policy(AT_ONE), reference('at_strength(model, batch["strength"], batch)')),
 }
 
 
